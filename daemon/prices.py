@@ -1,0 +1,114 @@
+"""Poll every price source, believe what can be believed, and keep the book that decisions read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlmodel import Session, col, select, update
+
+from daemon import money
+from daemon.models import Machine, PoolLife, PricePoint, SourceHealth
+from daemon.states import MACHINE_LIVE
+from daemon.world import World
+from pricing.book import PriceBook
+from pricing.history import Hazards, Observation
+from pricing.offer import Offer, PriceSource, Quota
+from pricing.quarantine import sift
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one source said in one poll."""
+
+    offers: Sequence[Offer]
+    quotas: Sequence[Quota]
+
+
+class Prices:
+    """Holds the newest offers of all sources; a source that fails keeps its last ones, which grow old."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book = PriceBook(())
+        self.quotas: tuple[Quota, ...] = ()
+        self.hazards = Hazards(())
+        self._offers: dict[str, Sequence[Offer]] = {}
+        self._quotas: dict[str, Sequence[Quota]] = {}
+        self._suspects: dict[str, int] = {}  # a jump seen once: believed when it is seen again
+        self._busy: set[str] = set()
+
+    def run_once(self, now: datetime) -> dict[str, int]:
+        """Ask every source that isn't still busy with the last question."""
+        asked = 0
+        for source in self.world.sources:
+            if source.name not in self._busy:
+                self._busy.add(source.name)
+                self.world.calls.submit(f"prices:{source.name}", partial(_ask, source, now), partial(self._answered, source))
+                asked += 1
+        return {"asked": asked}
+
+    def _answered(self, source: PriceSource, outcome: Any) -> None:  # noqa: ANN401
+        self._busy.discard(source.name)
+        now = self.world.clock.now()
+        with self.world.database.write() as session:
+            if isinstance(outcome, Exception):
+                self._failed(session, source, outcome, now)
+                return
+            self._take_in(session, source, outcome, now)
+            self.hazards = Hazards(tuple(
+                Observation(life.pool, life.age_s, life.interrupted) for life in session.exec(select(PoolLife))
+            ))
+        self.book = PriceBook([offer for offers in self._offers.values() for offer in offers])
+        self.quotas = tuple(quota for quotas in self._quotas.values() for quota in quotas)
+        self.world.wake()
+
+    def _take_in(self, session: Session, source: PriceSource, answer: Answer, now: datetime) -> None:
+        last = {str(offer.pool): offer.hourly_micro for offer in self._offers.get(source.name, ())}
+        believed, doubted = sift(answer.offers, last, self.world.settings.prices.jump, self._suspects)
+        self._suspects = {k: v for k, v in self._suspects.items() if not k.startswith(f"{source.name}/")} | {
+            str(offer.pool): offer.hourly_micro for offer, _ in doubted}
+        self._offers[source.name], self._quotas[source.name] = believed, answer.quotas
+        self._remember(session, believed, last, now)
+        self._reprice(session, believed, now)
+        health = session.get(SourceHealth, source.name) or SourceHealth(name=source.name)
+        if health.reason:
+            self.world.journal.emit(session, now, "source.up", source=source.name)
+        if doubted and len(doubted) != health.quarantined:
+            self.world.journal.emit(session, now, "prices.quarantined", source=source.name, count=len(doubted),
+                                    why=str(doubted[0][1]))
+        session.merge(SourceHealth(name=source.name, ok_at=now, failed_at=health.failed_at, offers=len(believed),
+                                   quarantined=len(doubted)))
+
+    def _failed(self, session: Session, source: PriceSource, error: Exception, now: datetime) -> None:
+        health = session.get(SourceHealth, source.name) or SourceHealth(name=source.name)
+        if not health.reason:
+            self.world.journal.emit(session, now, "source.down", source=source.name, why=str(error))
+        session.merge(SourceHealth(name=source.name, ok_at=health.ok_at, failed_at=now, reason=str(error) or "no answer",
+                                   offers=health.offers, quarantined=health.quarantined))
+
+    @staticmethod
+    def _remember(session: Session, offers: Sequence[Offer], last: dict[str, int], now: datetime) -> None:
+        """Keep a row only where a price changed."""
+        changed = [PricePoint(pool=str(o.pool), at=now, hourly_micro=o.hourly_micro)
+                   for o in offers if last.get(str(o.pool)) != o.hourly_micro]
+        if changed:
+            session.add_all(changed)
+
+    def _reprice(self, session: Session, offers: Sequence[Offer], now: datetime) -> None:
+        """Charge running spot machines at the old price up to now, and at the new one from here."""
+        prices = {str(offer.pool): offer.hourly_micro for offer in offers}
+        live = session.exec(select(Machine).where(Machine.market == "spot", col(Machine.state).in_(MACHINE_LIVE)))
+        for machine in live:
+            price = prices.get(machine.offer["pool"])
+            disk = int(machine.offer["disk_hourly_micro"])
+            if price is None or price + disk == machine.hourly_micro:
+                continue
+            money.charge(session, machine, now, self.world.settings.zone)
+            hourly = min(price + disk, machine.highest_hourly_micro)
+            session.execute(update(Machine).where(col(Machine.id) == machine.id).values(hourly_micro=hourly))
+
+
+def _ask(source: PriceSource, now: datetime) -> Answer:
+    return Answer(tuple(source.offers(now)), tuple(source.quotas(now)))

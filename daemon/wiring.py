@@ -1,0 +1,41 @@
+"""Which clouds there are: each is imported only when it is switched on."""
+
+from collections.abc import Mapping
+
+from config.clock import Clock
+from config.settings import Settings
+from pricing.offer import PriceSource
+from runner.provider import Provider
+from runner.store import Store
+
+
+def build_providers(settings: Settings, owner: str, clock: Clock, store: Store) -> Mapping[str, Provider]:
+    """Return every cloud that is switched on, by name."""
+    found: dict[str, Provider] = {}
+    if settings.clouds.sandbox.enabled:
+        from runner.providers.sandbox import SandboxCloud
+
+        found["sandbox"] = SandboxCloud(settings.under_state_dir("sandbox"), settings.clouds.sandbox, owner, clock)
+    if settings.clouds.local.enabled:
+        from runner.providers.local import LocalProvider
+
+        found["local"] = LocalProvider(settings.under_state_dir("local"), settings.clouds.local, owner, clock)
+    return found
+
+
+def build_sources(settings: Settings) -> tuple[PriceSource, ...]:
+    """Return every price source that is switched on."""
+    found: list[PriceSource] = []
+    if settings.clouds.sandbox.enabled:
+        from pricing.sources.sandbox import SandboxSource
+
+        found.append(SandboxSource(settings.clouds.sandbox))
+    if settings.clouds.local.enabled:
+        from pricing.sources.local import LocalSource
+
+        found.append(LocalSource(settings.clouds.local))
+    if settings.prices.files:
+        from pricing.sources.file import FileSource
+
+        found += [FileSource(path) for path in settings.prices.files]
+    return tuple(found)
