@@ -39,7 +39,7 @@ class CarryOut:
         """Begin after a start: what was intended may have been asked for, so it is looked for first."""
         with self.world.database.write() as session:
             for machine in session.exec(select(Machine).where(Machine.state == MachineState.INTENDED)):
-                self.world.journal.advance(session, machine, MachineState.UNKNOWN, now=now, reason=Reason("machine.restart"))
+                self.world.journal.advance(session, machine, MachineState.UNKNOWN, now=now, reason=Reason("machines.restart"))
 
     def run_once(self, now: datetime) -> dict[str, int]:
         """Start every call that is due; return how many of each kind."""
@@ -104,7 +104,7 @@ class CarryOut:
             with self.world.database.write() as session:
                 row = _expect(session, machine, MachineState.INTENDED)
                 self.world.journal.advance(session, row, MachineState.UNKNOWN, now=now,
-                                           reason=Reason("machine.answer_lost", {"why": str(outcome)}))
+                                           reason=Reason("machines.answer_lost", {"why": str(outcome)}))
                 self.world.journal.emit(session, now, "machine.unknown", machine=row, offer=row.offer["pool"])
 
     def _has_machine(self, machine: Machine, found: cloud.Machine, now: datetime) -> None:
@@ -112,7 +112,7 @@ class CarryOut:
             row = _expect(session, machine, MachineState.INTENDED, MachineState.UNKNOWN)
             launched = max(found.launched_at, row.intended_at)
             self.world.journal.advance(
-                session, row, MachineState.REQUESTED, now=now, reason=Reason("machine.rented"), provider_id=found.id,
+                session, row, MachineState.REQUESTED, now=now, reason=Reason("machines.rented"), provider_id=found.id,
                 launched_at=launched, charged_until=launched,
             )
             self.world.journal.emit(session, now, "machine.requested", machine=row, offer=row.offer["pool"],
@@ -142,7 +142,7 @@ class CarryOut:
         """Never rent on an old intent: its lease was counted from when it was written down."""
         with self.world.database.write() as session:
             row = _expect(session, machine, MachineState.INTENDED)
-            self.world.journal.advance(session, row, MachineState.UNKNOWN, now=now, reason=Reason("machine.too_late"))
+            self.world.journal.advance(session, row, MachineState.UNKNOWN, now=now, reason=Reason("machines.too_late"))
 
     def _found(self, machine: Machine, outcome: Any) -> None:  # noqa: ANN401
         now = self.world.clock.now()
@@ -158,9 +158,9 @@ class CarryOut:
         with self.world.database.write() as session:
             row = _expect(session, machine, MachineState.UNKNOWN)
             if now - row.intended_at < self.world.settings.lease.end and not row.ends_because:
-                self.world.journal.advance(session, row, MachineState.INTENDED, now=now, reason=Reason("machine.not_found"))
+                self.world.journal.advance(session, row, MachineState.INTENDED, now=now, reason=Reason("machines.not_found"))
             else:
-                self._not_rented(session, row, Reason("machine.not_found"), now)
+                self._not_rented(session, row, Reason("machines.not_found"), now)
 
     def _terminated(self, machine: Machine, outcome: Any) -> None:  # noqa: ANN401
         if isinstance(outcome, cloud.Throttled):

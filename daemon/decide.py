@@ -1,11 +1,9 @@
 """Decide what to do: a pure function from a snapshot to a plan. It reads no clock, network, database or random source."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from config.reason import Reason
-from config.units import MICRO, parse_memory
+from config.units import parse_memory
 from daemon.budgets import Lease, Shortfall, window_of
 from daemon.snapshot import (
     Candidate, HeldJob, Hold, Launch, LiveMachine, Plan, Release, Renewal, Skip, Snapshot, Stop, WaitingJob,
@@ -16,6 +14,14 @@ from pricing.offer import Market, Offer
 from pricing.ranking import Ranked, rank
 
 _DISK_UNIT = parse_memory("100GB")
+@dataclass(frozen=True)
+class _Choice:
+    """One offer for one of the job's needs."""
+
+    ranked: Ranked
+    need: Need
+
+
 _CHOICES = 50
 """How many ranked offers are tried against the budgets before the job waits."""
 
@@ -91,11 +97,11 @@ class _Draft:
             self.skips.append(Skip(job.id, self._nothing_left(selections)))
             return
         lacks = []
-        for ranked in choices[:_CHOICES]:
-            lease = self._first_lease(job, ranked)
-            lack = self._no_money(job, ranked, lease)
+        for choice in choices[:_CHOICES]:
+            lease = self._first_lease(job, choice)
+            lack = self._no_money(choice.ranked, lease)
             if lack is None:
-                self._promise(job, ranked, lease, choices, selections)
+                self._promise(job, choice, lease, choices, selections)
                 return
             lacks.append(lack)
         self._without_money(job, min(lacks, key=lambda lack: lack.needed_micro))
@@ -112,14 +118,14 @@ class _Draft:
             return Reason("wait.launches", {"launches": choose.max_launches_per_minute})
         return None
 
-    def _choices(self, job: WaitingJob) -> tuple[list[Ranked], list[Selection]]:
-        found: list[Ranked] = []
+    def _choices(self, job: WaitingJob) -> tuple[list[_Choice], list[Selection]]:
+        found: list[_Choice] = []
         selections = []
         for need in job.needs:
             ranked, selection = self._rank(job, need)
             selections.append(selection)
-            found += (r for r in ranked if self._has_stock(r.offer))
-        return sorted(found, key=lambda r: (r.per_work_hour_micro, r.offer.hourly_micro, str(r.offer.pool))), selections
+            found += (_Choice(r, need) for r in ranked if self._has_stock(r.offer))
+        return sorted(found, key=_by_cost), selections
 
     def _rank(self, job: WaitingJob, need: Need) -> tuple[list[Ranked], Selection]:
         key = (need, job.work)
@@ -132,34 +138,35 @@ class _Draft:
     def _has_stock(self, offer: Offer) -> bool:
         return offer.free is None or self.taken.get(str(offer.pool), 0) < offer.free
 
-    def _first_lease(self, job: WaitingJob, ranked: Ranked) -> Lease:
+    def _first_lease(self, job: WaitingJob, choice: _Choice) -> Lease:
         """Return the lease from now until the guest's own timer has surely ended the machine."""
-        lease, now, offer = self.snapshot.lease, self.snapshot.now, ranked.offer
+        lease, now, offer = self.snapshot.lease, self.snapshot.now, choice.ranked.offer
         length = max(lease.boot + 2 * lease.end, offer.minimum_billing)
         return Lease(
             machine=job.id, scopes=job.scopes(offer.pool.cloud), start=now, until=now + length,
-            hourly_micro=highest_hourly_micro(offer, bid_micro(offer, job.needs), job.disk),
+            hourly_micro=highest_hourly_micro(offer, bid_micro(offer, choice.need), job.disk),
         )
 
-    def _no_money(self, job: WaitingJob, ranked: Ranked, lease: Lease) -> Shortfall | None:
+    def _no_money(self, ranked: Ranked, lease: Lease) -> Shortfall | None:
         if ranked.offer.pool.cloud in self.snapshot.uncapped_clouds:
             return None
         whole = ranked.expected_micro if ranked.expected_micro is not None else lease.total_micro
         return self.snapshot.purse.shortfall(lease) or self.snapshot.purse.holding(lease, whole)
 
     def _promise(
-        self, job: WaitingJob, ranked: Ranked, lease: Lease, choices: list[Ranked], selections: list[Selection]
+        self, job: WaitingJob, choice: _Choice, lease: Lease, choices: list[_Choice], selections: list[Selection]
     ) -> None:
-        if ranked.offer.pool.cloud in self.snapshot.uncapped_clouds:
-            self.skips.append(Skip(job.id, Reason("wait.no_cap", {"cloud": ranked.offer.pool.cloud})))
+        offer = choice.ranked.offer
+        if offer.pool.cloud in self.snapshot.uncapped_clouds:
+            self.skips.append(Skip(job.id, Reason("wait.no_cap", {"cloud": offer.pool.cloud})))
             return
-        others = [r for r in choices if r.offer.pool != ranked.offer.pool][: self.snapshot.choose.runners_up]
+        others = [c.ranked for c in choices if c.ranked.offer.pool != offer.pool][: self.snapshot.choose.runners_up]
         self.snapshot.purse.take(lease)
-        pool = str(ranked.offer.pool)
+        pool = str(offer.pool)
         self.taken[pool] = self.taken.get(pool, 0) + 1
         self.launches.append(Launch(
-            job=job.id, offer=ranked.offer, bid_micro=bid_micro(ranked.offer, job.needs), lease=lease,
-            winner=_candidate(ranked), runners_up=tuple(_candidate(r) for r in others),
+            job=job.id, offer=offer, bid_micro=bid_micro(offer, choice.need), lease=lease,
+            winner=_candidate(choice.ranked), runners_up=tuple(_candidate(r) for r in others),
             passed_over=tuple(passed for selection in selections for passed in selection.passed_over),
         ))
 
@@ -175,12 +182,11 @@ class _Draft:
         return selections[0].nothing_left() if selections else Reason("wait.no_need")
 
 
-def bid_micro(offer: Offer, needs: tuple[Need, ...]) -> int | None:
+def bid_micro(offer: Offer, need: Need) -> int | None:
     """Return the highest hourly price to accept for a spot offer, None for any other market."""
     if offer.pool.market is not Market.SPOT:
         return None
-    limits = [need.max_hourly_micro for need in needs if need.max_hourly_micro is not None]
-    return min([*limits, offer.ceiling_micro])
+    return offer.ceiling_micro if need.max_hourly_micro is None else min(need.max_hourly_micro, offer.ceiling_micro)
 
 
 def highest_hourly_micro(offer: Offer, bid: int | None, disk: int) -> int:
@@ -192,6 +198,11 @@ def highest_hourly_micro(offer: Offer, bid: int | None, disk: int) -> int:
 def disk_hourly_micro(offer: Offer, disk: int) -> int:
     """Return what an hour of `disk` bytes costs on `offer`, rounded up."""
     return -(-offer.disk_hourly_micro * disk // _DISK_UNIT)
+
+
+def _by_cost(choice: _Choice) -> tuple[int, int, str]:
+    ranked = choice.ranked
+    return ranked.per_work_hour_micro, ranked.offer.hourly_micro, str(ranked.offer.pool)
 
 
 def _candidate(ranked: Ranked) -> Candidate:

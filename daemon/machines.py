@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select, update
 
-from config.reason import Reason
+from config.reason import Reason, sentence
 from daemon import jobs, money, sold_out
 from daemon.models import Attempt, Machine, PoolLife
 from daemon.reports import Report, apply_report, read_report
@@ -83,7 +83,7 @@ class Listings:
             if row.id in listing.last_words:  # its last report was read after it was gone: nothing can be missed
                 self._gone(session, row, seen.ended_at, seen.why_ended, listing, now)
         elif seen.condition is cloud.Condition.RUNNING and row.state == MachineState.REQUESTED:
-            self.world.journal.advance(session, row, MachineState.BOOTING, now=now, reason=Reason("machine.boots"))
+            self.world.journal.advance(session, row, MachineState.BOOTING, now=now, reason=Reason("machines.boots"))
 
     def _gone(
         self, session: Session, row: Machine, ended_at: datetime | None, why: str, listing: Listing, now: datetime
@@ -99,14 +99,14 @@ class Listings:
         money.charge(session, row, max(end, row.charged_until or end), self.world.settings.zone)
         session.refresh(row)
         interrupted = "interrupt" in why or (row.notice_at is not None and not row.ends_because)
-        reason = Reason("machine.interrupted" if interrupted else "machine.ended", {"offer": row.offer["pool"], "why": why})
+        reason = Reason("machines.interrupted" if interrupted else "machines.ended", {"offer": row.offer["pool"], "why": sentence(why, {})})
         for attempt, job in jobs.on_machine(session, row.id):
             outcome = "interrupted" if interrupted or row.notice_at else "lost"
             jobs.end(self.world, session, attempt, job, outcome, reason, now)
         self.world.journal.advance(session, row, MachineState.GONE, now=now, reason=reason, ended_at=end, leased_micro=0,
                                    lease_until=None)
         self.world.journal.emit(session, now, "machine.ended", machine=row, offer=row.offer["pool"],
-                                spent_micro=row.spent_micro, why=why)
+                                spent_micro=row.spent_micro, why=sentence(why, {}))
         self._learn(session, row, end, now, interrupted=interrupted)
 
     def _learn(self, session: Session, row: Machine, end: datetime, now: datetime, *, interrupted: bool) -> None:

@@ -125,7 +125,7 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     store = open_store(settings.store.url or f"file://{state / 'store'}")
     database = open_database(state / "frugald.db", ids.new("f"), clock.now())
     providers = build_providers(settings, database.install_id, clock, store)
-    sources = build_sources(settings)
+    sources = build_sources(settings, providers)
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     return World(
         settings=settings, clock=clock, rng=rng, ids=ids, database=database, store=store,

@@ -98,7 +98,7 @@ def apply_report(world: World, session: Session, machine: Machine, report: Repor
     if beat and beat.machine == machine.id and beat.seq > machine.beat_seq:
         session.execute(update(Machine).where(col(Machine.id) == machine.id).values(beat_seq=beat.seq, heard_at=now))
         if machine.state in {MachineState.REQUESTED, MachineState.BOOTING}:
-            world.journal.advance(session, machine, MachineState.RUNNING, now=now, reason=Reason("machine.heard"))
+            world.journal.advance(session, machine, MachineState.RUNNING, now=now, reason=Reason("machines.heard"))
             world.journal.emit(session, now, "machine.running", machine=machine, offer=machine.offer["pool"])
         if beat.notice_in_s is not None:
             take_notice(world, session, machine, now + timedelta(seconds=beat.notice_in_s), now)

@@ -9,7 +9,7 @@ from runner.provider import Provider
 from runner.store import Store
 
 
-def build_providers(settings: Settings, owner: str, clock: Clock, store: Store) -> Mapping[str, Provider]:
+def build_providers(settings: Settings, owner: str, clock: Clock, _store: Store) -> Mapping[str, Provider]:
     """Return every cloud that is switched on, by name."""
     found: dict[str, Provider] = {}
     if settings.clouds.sandbox.enabled:
@@ -23,17 +23,17 @@ def build_providers(settings: Settings, owner: str, clock: Clock, store: Store) 
     return found
 
 
-def build_sources(settings: Settings) -> tuple[PriceSource, ...]:
-    """Return every price source that is switched on."""
+def build_sources(settings: Settings, providers: Mapping[str, Provider]) -> tuple[PriceSource, ...]:
+    """Return every price source that is switched on; those of our own clouds are told what is in use."""
     found: list[PriceSource] = []
     if settings.clouds.sandbox.enabled:
         from pricing.sources.sandbox import SandboxSource
 
-        found.append(SandboxSource(settings.clouds.sandbox))
+        found.append(SandboxSource(settings.clouds.sandbox, in_use=providers["sandbox"].in_use))
     if settings.clouds.local.enabled:
         from pricing.sources.local import LocalSource
 
-        found.append(LocalSource(settings.clouds.local))
+        found.append(LocalSource(settings.clouds.local, in_use=providers["local"].in_use))
     if settings.prices.files:
         from pricing.sources.file import FileSource
 

@@ -18,33 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from config.clock import Clock, SystemClock
-from runner.store import Store, StoreError
-
-try:
-    from runner.store import open_store
-except ImportError:  # TEMPORARY until the store lands
-
-    class _Tmp:
-        def __init__(self, root: str) -> None:
-            self.root = Path(root)
-
-        def get(self, key: str) -> bytes:
-            try:
-                return (self.root / key).read_bytes()
-            except OSError as e:
-                raise StoreError(str(e)) from e
-
-        def put(self, key: str, data: bytes) -> None:
-            path = self.root / key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-
-        def head(self, key: str) -> object:
-            return (self.root / key).exists() or None
-
-    def open_store(url: str, options: object = None) -> _Tmp:
-        del options
-        return _Tmp(url.removeprefix("file://"))
+from runner.store import Store, StoreError, open_store
 
 USER_DATA_LIMIT = 16 * 1024  # bytes; the least that any cloud allows
 _TRIES = 8
@@ -64,17 +38,18 @@ class UserData:
     bundle_key: str
     bundle_sha256: str
 
-    def to_text(self) -> str:
-        """Return it as the JSON text of a launch request. Raises ValueError when it is too long for a cloud."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        if len(text.encode()) > USER_DATA_LIMIT:
-            raise ValueError(f"the user data has {len(text.encode())} bytes, a cloud takes {USER_DATA_LIMIT}")
-        return text
-
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read it on the machine. Raises ValueError, TypeError."""
         return cls(**json.loads(text))
+
+
+def user_data(store: str, machine: str, bundle_key: str, bundle_sha256: str) -> str:
+    """Return the text of a launch request that `UserData` reads. Raises ValueError when it is too long for a cloud."""
+    text = json.dumps(asdict(UserData(store, machine, bundle_key, bundle_sha256)), sort_keys=True)
+    if len(text.encode()) > USER_DATA_LIMIT:
+        raise ValueError(f"the user data has {len(text.encode())} bytes, a cloud takes {USER_DATA_LIMIT}")
+    return text
 
 
 class BundleError(Exception):
@@ -160,8 +135,8 @@ def main(arguments: list[str]) -> None:
         die_with_parent(given.parent)
     os.chdir(given.folder)
     wanted = UserData.from_text(given.user_data.read_text())
-    store = open_store(wanted.store, json.loads(os.environ.get("FRUGALD_STORE_OPTIONS", "{}")))
     try:
+        store = open_store(wanted.store, json.loads(os.environ.get("FRUGALD_STORE_OPTIONS", "{}")))
         bundle = fetch_bundle(store, wanted, given.folder, SystemClock())
     except (StoreError, BundleError) as error:
         sys.exit(f"bootstrap: {error}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from config import gpus
 from config.settings import LocalSettings
 from pricing.offer import Market, Offer, Pool, Quota
 
@@ -18,7 +19,7 @@ class Device:
 
     uuid: str  # as CUDA_VISIBLE_DEVICES takes it
     name: str
-    memory: int  # bytes that programs can use
+    memory: int  # bytes in all, as nvidia-smi shows it
     cuda_max: str  # the newest CUDA that the driver serves, such as `13.0`
 
 
@@ -50,12 +51,12 @@ class LocalSource:
     def __init__(
         self,
         settings: LocalSettings,
-        found: Sequence[Device],
+        found: Sequence[Device] | None = None,
         in_use: Callable[[Pool], int] = lambda _pool: 0,
     ) -> None:
-        """Offer `found` (see `devices`), less what `in_use` says is taken."""
+        """Offer `found`, by default the GPUs that this computer has, less what `in_use` says is taken."""
         self._settings = settings
-        self._found = tuple(found)
+        self._found = devices() if found is None else tuple(found)
         self._in_use = in_use
 
     def offers(self, now: datetime) -> Iterable[Offer]:
@@ -73,8 +74,9 @@ class LocalSource:
 
     def _gpu_offer(self, name: str, memory: int, cuda_max: str, now: datetime) -> Offer:
         count = sum(device.name == name and device.memory == memory for device in self._found)
+        key, usable = _known_as(name, memory)
         offer = self._offer(pool(machine_type(name)), count, now)
-        return replace(offer, gpu=name, gpus=1, gpu_memory=memory, cuda_max=cuda_max)
+        return replace(offer, gpu=key, gpus=1, gpu_memory=usable, cuda_max=cuda_max)
 
     def _offer(self, at: Pool, count: int, now: datetime) -> Offer:
         hourly = self._settings.hourly.micro
@@ -96,6 +98,15 @@ def pool(kind: str) -> Pool:
 def machine_type(gpu_name: str) -> str:
     """Return the machine type that holds one GPU of this name."""
     return gpu_name.lower().replace(" ", "-")
+
+
+def _known_as(name: str, memory: int) -> tuple[str, int]:
+    """Return a GPU's key in the table and the bytes that programs can use; a card we don't know counts as NVML says."""
+    try:
+        gpu = gpus.identify(name, memory // gpus.MIB)
+    except gpus.UnknownGpu:
+        return name, memory
+    return gpu.key, gpu.usable
 
 
 def _device(pynvml: Any, index: int, cuda_max: str) -> Device:  # noqa: ANN401 - a module without types

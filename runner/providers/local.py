@@ -7,7 +7,7 @@ from pathlib import Path
 from config.clock import Clock
 from config.settings import LocalSettings
 from pricing.offer import Pool
-from pricing.sources.local import CLOUD, Device, machine_type, pool
+from pricing.sources.local import CLOUD, Device, devices, machine_type, pool
 from runner.provider import Abilities, LaunchRequest, Machine, Notice, SoldOut
 from runner.providers.rack.account import Account, as_machine
 from runner.providers.rack.rack import Rack
@@ -29,13 +29,13 @@ class LocalProvider:
         settings: LocalSettings,
         owner: str,
         clock: Clock,
-        devices: Sequence[Device] = (),
+        found: Sequence[Device] | None = None,
         store_options: str = "",
     ) -> None:
-        """Keep machines in `folder`; `devices` are the GPUs, as `pricing.sources.local.devices` finds them."""
+        """Keep machines in `folder`; `found` are the GPUs, by default those that this computer has."""
         self._rack = Rack(folder, clock)
         self._account = Account(self._rack, CLOUD, owner, clock)
-        self._slots = _slots(settings, devices)
+        self._slots = _slots(settings, devices() if found is None else found)
         self._guest = {"FRUGALD_STORE_OPTIONS": store_options} if store_options else {}
 
     def launch(self, request: LaunchRequest) -> Machine:
@@ -79,11 +79,11 @@ class LocalProvider:
             raise SoldOut(f"every {kind} machine of this computer is in use")
         environment = {"CUDA_VISIBLE_DEVICES": self._slots[free[0]][1], **self._guest}
         place = {"type": kind, "slot": free[0]}
-        return self._account.drawn_up(request, now, place=place, environment=environment)
+        return self._account.drawn_up(request, now).changed(place=place, environment=environment)
 
 
-def _slots(settings: LocalSettings, devices: Sequence[Device]) -> dict[str, tuple[str, str]]:
+def _slots(settings: LocalSettings, found: Sequence[Device]) -> dict[str, tuple[str, str]]:
     """Return each slot's machine type and CUDA_VISIBLE_DEVICES: one per GPU, or some for the CPUs."""
-    if devices:
-        return {device.uuid: (machine_type(device.name), device.uuid) for device in devices}
+    if found:
+        return {device.uuid: (machine_type(device.name), device.uuid) for device in found}
     return {f"cpu-{index}": ("cpu", "") for index in range(settings.cpu_machines)}

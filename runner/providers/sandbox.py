@@ -96,8 +96,7 @@ class SandboxCloud:
         lives, why = self._fate(request, now)
         warned = why == "price" or self._market.warned(request.token)
         offer = request.offer
-        return self._account.drawn_up(
-            request, now,
+        return self._account.drawn_up(request, now).changed(
             place={**asdict(offer.pool), "family": offer.family, "gpus": offer.gpus}, environment=self._guest,
             boot_s=self._settings.boot.total_seconds(), lives_s=lives.total_seconds() if lives else None,
             lives_why=why, notice_s=self._settings.notice.total_seconds() if warned else 0.0,

@@ -1,16 +1,16 @@
 """What the daemon and the agent write for each other: where it lies in the store, and its fields, all JSON.
 
-    machines/<machine>/boot.json            daemon -> machine: BootOrder (which attempts, first lease, bundle hash)
-    machines/<machine>/lease.json           daemon -> agent: Lease, rewritten at each renewal
-    machines/<machine>/beat.json            agent -> daemon: Beat, rewritten every second or so
-    jobs/<job>/spec.json                    daemon -> agent: JobOrder
-    jobs/<job>/code/<sha256>.tar.gz         daemon -> agent: the packed workdir
-    jobs/<job>/attempts/<n>/command.json    daemon -> agent: Command
-    jobs/<job>/attempts/<n>/status.json     agent -> daemon: AttemptStatus
-    jobs/<job>/attempts/<n>/notice.json     agent -> daemon and job: NoticeRecord
-    jobs/<job>/attempts/<n>/log/<k>         agent -> daemon: log bytes; chunk k starts where chunk k-1 ends
-    jobs/<job>/checkpoints/<step>-<n>/<file>, .../manifest.json   the manifest is written last
-    jobs/<job>/outputs/<path>               agent -> daemon: mirrored while the job runs
+machines/<machine>/boot.json            daemon -> machine: BootOrder (which attempts, first lease, bundle hash)
+machines/<machine>/lease.json           daemon -> agent: Lease, rewritten at each renewal
+machines/<machine>/beat.json            agent -> daemon: Beat, rewritten every second or so
+jobs/<job>/spec.json                    daemon -> agent: JobOrder
+jobs/<job>/code/<sha256>.tar.gz         daemon -> agent: the packed workdir
+jobs/<job>/attempts/<n>/command.json    daemon -> agent: Command
+jobs/<job>/attempts/<n>/status.json     agent -> daemon: AttemptStatus
+jobs/<job>/attempts/<n>/notice.json     agent -> daemon and job: NoticeRecord
+jobs/<job>/attempts/<n>/log/<k>         agent -> daemon: log bytes; chunk k starts where chunk k-1 ends
+jobs/<job>/checkpoints/<step>-<n>/<file>, .../manifest.json   the manifest is written last
+jobs/<job>/outputs/<path>               agent -> daemon: mirrored while the job runs
 """
 
 import json

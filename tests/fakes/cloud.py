@@ -41,7 +41,7 @@ class _Rented:
     notice_from: datetime | None = None
 
 
-class FakeProvider:
+class FakeCloud:
     """Provider whose machines live by the clock that is passed in.
 
     `sold_out` and `quota` refuse launches; `next_error[call]` is raised by the next call of that name, once;
@@ -197,7 +197,7 @@ class FakeProvider:
 
 
 def an_offer(clock: Clock, *, market: Market = Market.SPOT, zone: str = "zone-a", gpus: float = 1) -> Offer:
-    """An offer that `FakeProvider` rents: one 16 GB GPU at 0.50 an hour."""
+    """An offer that `FakeCloud` rents: one 16 GB GPU at 0.50 an hour."""
     return Offer(
         pool=Pool("fake", "region", zone, "gpu.small", market), gpu="T4", gpus=gpus, gpu_memory=16 * 1024**3, vcpus=4,
         memory=16 * 1024**3, hourly_micro=500_000, ceiling_micro=1_000_000, as_of=clock.now(), family="gpu",

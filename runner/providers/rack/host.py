@@ -1,8 +1,8 @@
 """The host of one machine, a process of its own: boots it, serves its metadata, keeps its timers, ends it.
 
 Started as `python -P -m runner.providers.rack.host DRAFT FINAL`: the folder DRAFT holds the machine's state, and its
-becoming FINAL is the launch, so a machine exists if and only if its host has started. The host works alone and in one
-thread; it is asked by files in its folder, and it answers in `machine.json`. Nothing of the machine outlives it.
+becoming FINAL is the launch, so a machine exists if and only if its host has started. The host works alone; it is asked
+by files in its folder, and it answers in `machine.json`. Nothing of the machine outlives it.
 """
 
 import json
@@ -45,19 +45,23 @@ class Host:
         self._stopping = threading.Event()
         self._alive_at = self._start
 
+    def stop(self, *_: object) -> None:
+        """End the machine as if it had been terminated: a signal's handler."""
+        self._stopping.set()
+
     def run(self) -> None:
         """Live the machine's whole life; returns when nothing of it is left."""
-        from runner.providers.rack.metadata import MetadataServer  # here, because the launch waits for what is above
+        from runner.providers.rack.metadata import serve  # here, because the launch waits for what is above
 
-        signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
-        server = MetadataServer(self._clock, self._metadata, POLL_S)
-        self._write(metadata=server.url)
-        why = None
-        while why is None:
-            server.handle_request()
-            why = self._step(self._clock.monotonic())
-        server.server_close()
-        self._end(why)
+        try:
+            self._write(metadata=serve(self._clock, self._metadata))
+            why = None
+            while why is None:
+                self._clock.wait(self._stopping, POLL_S)
+                why = self._step(self._clock.monotonic())
+            self._end(why)
+        finally:
+            self._kill_all()  # whatever else failed, such as a full disk
 
     def _step(self, now: float) -> str | None:
         """Do what is due, and return why the machine must end now, if it must."""
@@ -99,17 +103,19 @@ class Host:
         path = self._folder / INTERRUPT
         if not path.exists():
             return
-        self._notice_s = float(json.loads(path.read_bytes())["notice_s"])
-        self._taken_at, self._taken_why = now + self._notice_s, "interrupted"
+        try:
+            self._notice_s = float(json.loads(path.read_bytes())["notice_s"])
+            self._taken_at, self._taken_why = now + self._notice_s, "interrupted"
+        except (ValueError, KeyError, TypeError) as error:
+            sys.stderr.write(f'{path} must look like {{"notice_s": 8}}: {error!r}\n')
         path.unlink()
 
     def _metadata(self, path: str) -> str | None:
-        from runner.providers.rack.metadata import action
-
         if path == "/latest/meta-data/instance-id":
             return self._state.id
         if path == "/latest/meta-data/spot/instance-action" and self._state.notice_at:
-            return action(datetime.fromisoformat(self._state.notice_at))
+            at = datetime.fromisoformat(self._state.notice_at).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return json.dumps({"action": "terminate", "time": at})
         return None
 
     def _boot(self) -> None:
@@ -134,9 +140,12 @@ class Host:
         if why in {"terminated", "guard"} and self._agent and self._exit_code is None:
             processes.send(self._agent, signal.SIGTERM)
             self._wait_for_agent(self._clock.monotonic() + STOP_S)
-        processes.kill_all(lambda: processes.descendants(os.getpid()), self._pause)
+        self._kill_all()
         shutil.rmtree(self._disk, ignore_errors=True)
         self._state.ended(self._clock.now(), f"machine_end.{why}").write(self._folder)
+
+    def _kill_all(self) -> None:
+        processes.kill_all(lambda: processes.descendants(os.getpid()), self._pause)
 
     def _wait_for_agent(self, until: float) -> None:
         while self._exit_code is None and self._clock.monotonic() < until:
@@ -179,6 +188,8 @@ def main(draft: Path, final: Path) -> int:
     os.nice(5)  # the daemon stays quick while its machines work
     state = MachineState.read(draft).changed(host=processes.identity(os.getpid()))
     state.write(draft)
+    host = Host(final, state, SystemClock())
+    signal.signal(signal.SIGTERM, host.stop)
     try:
         draft.rename(final)  # fails when the machine exists: a launch that was cut off has been repeated
     except OSError:
@@ -186,7 +197,7 @@ def main(draft: Path, final: Path) -> int:
     os.write(said, b"1")
     os.close(said)
     os.chdir(final)
-    Host(final, state, SystemClock()).run()
+    host.run()
     return 0
 
 

@@ -5,37 +5,43 @@
     GET /latest/meta-data/spot/instance-action  404 until the notice, then {"action": "terminate", "time": "...Z"}
 """
 
-import json
 import secrets
+import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
 
 from config.clock import Clock
 
 _LONGEST_TOKEN_S = 21_600
 
 
-class MetadataServer(HTTPServer):
-    """Answers one request per `handle_request`; `answers` gives the text for a path, or None for a 404."""
+Answers = Callable[[str], str | None]  # the text for a path, None for a 404
 
-    def __init__(self, clock: Clock, answers: Callable[[str], str | None], poll_s: float) -> None:
-        """Listen on a free port of 127.0.0.1; `handle_request` returns after `poll_s` without a request."""
+
+def serve(clock: Clock, answers: Answers) -> str:
+    """Answer on a free port of 127.0.0.1 until the process ends, in threads of its own; return the address."""
+    server = MetadataServer(clock, answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+class MetadataServer(ThreadingTCPServer):
+    """The tokens given out, and where the answers come from."""
+
+    daemon_threads = True
+
+    def __init__(self, clock: Clock, answers: Answers) -> None:
+        """Listen, but answer nothing yet. Not http.server's own class: that one asks a name server for our name."""
         super().__init__(("127.0.0.1", 0), _Request)
-        self.timeout = poll_s
         self.answers = answers
         self.clock = clock
         self.tokens: dict[str, float] = {}  # token -> monotonic second at which it ends
 
-    @property
-    def url(self) -> str:
-        """Return where it listens."""
-        return f"http://127.0.0.1:{self.server_port}"
-
     def new_token(self, lasts_s: int) -> str:
         """Return a new token, and forget those that ended."""
         now = self.clock.monotonic()
-        self.tokens = {token: end for token, end in self.tokens.items() if end > now}
+        self.tokens = {token: end for token, end in self.tokens.copy().items() if end > now}
         token = secrets.token_urlsafe(24)
         self.tokens[token] = now + lasts_s
         return token
@@ -47,7 +53,7 @@ class MetadataServer(HTTPServer):
 
 class _Request(BaseHTTPRequestHandler):
     server: MetadataServer
-    timeout = 0.5  # a client that stalls may not keep the host from its timers
+    timeout = 5  # for a client that stalls
 
     def do_PUT(self) -> None:
         lasts = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
@@ -75,7 +81,3 @@ class _Request(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's own name
         """Say nothing: agents ask every second or so."""
 
-
-def action(at: datetime) -> str:
-    """Return the text of a notice that the machine will be taken away at `at`."""
-    return json.dumps({"action": "terminate", "time": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})

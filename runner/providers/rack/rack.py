@@ -29,9 +29,10 @@ class Rack:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """Use `folder`, which is made when it is missing."""
-        self._machines = folder / "machines"
-        self._machines.mkdir(parents=True, exist_ok=True)
+        self._machines = folder.resolve() / "machines"  # as the mark on every process of a machine spells it
+        self._machines.mkdir(mode=0o700, parents=True, exist_ok=True)  # a machine's environment may hold keys
         self._clock = clock
+        self._gone: dict[Path, MachineState] = {}  # ended machines change no more: read once
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -43,13 +44,10 @@ class Rack:
     def states(self) -> list[MachineState]:
         """Return every machine that is remembered, after settling those whose host died. Raises ProviderError."""
         folders = sorted(path for path in self._machines.iterdir() if not path.name.startswith("."))
-        try:
-            return [self._settled(folder) for folder in folders]
-        except (OSError, ValueError) as error:
-            raise ProviderError(f"the machines in {self._machines} could not all be read: {error}") from error
+        return [self._settled(folder) for folder in folders]
 
     def state(self, machine_id: str) -> MachineState | None:
-        """Return one machine, None if there never was one."""
+        """Return one machine, None if there never was one. Raises ProviderError."""
         folder = self._machines / machine_id
         return self._settled(folder) if (folder / FILE).exists() else None
 
@@ -71,6 +69,7 @@ class Rack:
         with (draft / "console.log").open("wb") as console, suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=kept, timeout=_LAUNCH_S,
+                start_new_session=True,  # a Ctrl-C meant for the daemon must not cut a launch in two
                 check=False,  # what counts is whether the machine exists afterwards
             )  # fmt: skip
 
@@ -107,6 +106,7 @@ class Rack:
 
     def _discard(self, folder: Path) -> None:
         """Remove a folder so that it is there or not, never half: a host may be renaming a draft just now."""
+        self._gone.pop(folder, None)
         bin_folder = Path(tempfile.mkdtemp(prefix=".bin-", dir=self._machines))
         with suppress(FileNotFoundError):
             folder.rename(bin_folder / "it")
@@ -122,11 +122,13 @@ class Rack:
 
     def _settled(self, folder: Path) -> MachineState:
         """Return a machine's state; if its host was killed, first end what it left behind."""
-        state = MachineState.read(folder)
-        if state.gone or processes.alive(state.host):
-            return state
-        state = MachineState.read(folder)  # again: it may have ended in good order between the two looks
-        return state if state.gone else self._buried(folder, state)
+        state = self._gone.get(folder) or _read(folder)
+        if not state.gone and not processes.alive(state.host):
+            state = _read(folder)  # again: it may have ended in good order between the two looks
+            state = state if state.gone else self._buried(folder, state)
+        if state.gone:
+            self._gone[folder] = state
+        return state
 
     def _buried(self, folder: Path, state: MachineState) -> MachineState:
         processes.kill_all(
@@ -137,3 +139,10 @@ class Rack:
         ended = state.ended(min(self._clock.now(), last_seen + timedelta(seconds=1)), "machine_end.host_lost")
         ended.write(folder)
         return ended
+
+
+def _read(folder: Path) -> MachineState:
+    try:
+        return MachineState.read(folder)
+    except (OSError, ValueError, TypeError) as error:
+        raise ProviderError(f"the machine in {folder} could not be read: {error}") from error

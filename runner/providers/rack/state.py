@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -23,10 +23,10 @@ class MachineState:
     fingerprint: str  # of everything else in the launch request: the same token must come with the same request
     launched_at: str  # ISO time; also the start of the bill
     tags: dict[str, str]
-    place: dict[str, Any]  # what the provider has to know again: pool, family, devices
     user_data: str
-    environment: dict[str, str]
     guard_s: float
+    place: dict[str, Any] = field(default_factory=dict)  # what its cloud has to know again: the pool, the GPU
+    environment: dict[str, str] = field(default_factory=dict)  # on top of what every machine has
     boot_s: float = 0.0
     lives_s: float | None = None  # the market takes the machine after this long; None leaves it alone
     notice_s: float = 0.0  # how long before that the metadata server says so; 0 is no notice
@@ -62,5 +62,5 @@ class MachineState:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the state from `folder`. Raises OSError, ValueError."""
+        """Read the state from `folder`. Raises OSError, ValueError, TypeError."""
         return cls(**json.loads((folder / FILE).read_bytes()))

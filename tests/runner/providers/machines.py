@@ -11,8 +11,9 @@ from typing import Any
 
 from config.clock import SystemClock
 from pricing.offer import Offer
-from runner.bootstrap import UserData, open_store
+from runner.bootstrap import user_data
 from runner.provider import LaunchRequest
+from runner.store import open_store
 
 CLOCK = SystemClock()
 # What each machine does is in its user data's machine name; everything it says goes to `said.json` on its disk.
@@ -59,10 +60,10 @@ class Site:
 
     def request(self, token: str, *, owner: str = "me", digest: str = "", **other: Any) -> LaunchRequest:
         digest = digest or sha256(AGENT.encode()).hexdigest()
-        user_data = UserData(f"file://{self.folder / 'store'}", token, self._key, digest).to_text()
+        told = user_data(f"file://{self.folder / 'store'}", token, self._key, digest)
         tags = {"frugald:owner": owner, "frugald:machine": token}
         facts = {"offer": self.offer, "bid_micro": None, "disk": 10, "guard": timedelta(minutes=2)} | other
-        return LaunchRequest(token=token, user_data=user_data, tags=tags, **facts)
+        return LaunchRequest(token=token, user_data=told, tags=tags, **facts)
 
     def said(self, machine_id: str) -> dict[str, Any]:
         """What the agent on a machine said when it started; waits for it."""

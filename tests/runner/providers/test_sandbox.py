@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +16,11 @@ import pytest
 from config.settings import SandboxSettings
 from pricing.offer import Market
 from pricing.sandbox_market import SandboxMarket
-from runner.provider import Condition, SoldOut
+from runner.provider import Condition, ProviderError, SoldOut
 from runner.providers.rack import processes
 from runner.providers.sandbox import SandboxCloud
 from tests.contracts.provider import CloudContract, CloudWorld
+from tests.fakes.clock import FakeClock
 from tests.runner.providers.machines import CLOCK, Site, until
 
 CALM = SandboxSettings(interruptions=False, sold_out_share=0, boot=timedelta(0), listing_lag=timedelta(0))
@@ -61,13 +63,13 @@ class TestSandboxCloud(CloudContract):
     pass
 
 
-def condition(cloud: SandboxCloud, token: str = "one") -> Condition:
-    return next(machine.condition for machine in cloud.machines() if machine.token == token)
+def condition(cloud: SandboxCloud, name: str = "one") -> Condition:
+    return next(machine.condition for machine in cloud.machines() if machine.token == name)
 
 
-def why(cloud: SandboxCloud, token: str = "one") -> str:
-    until(lambda: condition(cloud, token) is Condition.GONE)
-    return next(machine.why_ended for machine in cloud.machines() if machine.token == token)
+def why(cloud: SandboxCloud, name: str = "one") -> str:
+    until(lambda: condition(cloud, name) is Condition.GONE)
+    return next(machine.why_ended for machine in cloud.machines() if machine.token == name)
 
 
 def test_machines_outlive_the_daemon_that_rented_them(site: Site, cloud: SandboxCloud) -> None:
@@ -85,14 +87,14 @@ def test_a_machine_sees_its_own_folder_and_none_of_our_environment(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
-    cloud = SandboxCloud(site.folder / "cloud", CALM, "me", CLOCK, store_options='{"region": "x"}')
+    cloud = SandboxCloud(site.folder / "cloud", CALM, "me", CLOCK, store_options="{}")
     said = site.said(cloud.launch(site.request("one")).id)
     environment = said["environment"]
     assert "AWS_SECRET_ACCESS_KEY" not in environment
     assert environment["HOME"] == said["cwd"]
     assert said["cwd"].startswith(str(site.folder))
     assert environment["OMP_NUM_THREADS"] == "1"
-    assert environment["FRUGALD_STORE_OPTIONS"] == '{"region": "x"}'
+    assert environment["FRUGALD_STORE_OPTIONS"] == "{}"
     assert said["argv"][1:5] == ["--store", f"file://{site.folder / 'store'}", "--machine", "one"]
 
 
@@ -109,8 +111,10 @@ def host_of(site: Site, machine_id: str) -> int:
 
 def test_nothing_outlives_a_killed_host(site: Site, cloud: SandboxCloud) -> None:
     machine = cloud.launch(site.request("stubborn"))
-    site.said(machine.id)
+    agent = site.said(machine.id)["pid"]
+    assert len(site.left_over()) >= 3  # the host, the agent, and the one that hid from both
     os.kill(host_of(site, machine.id), signal.SIGKILL)
+    until(lambda: processes.identity(agent) is None)  # by the kernel's hand: nobody has looked yet
     assert why(cloud, "stubborn") == "machine_end.host_lost"
     assert site.left_over() == []
     [gone] = cloud.machines()
@@ -199,11 +203,36 @@ class Metadata:
         return answer.status, text
 
 
-def test_the_market_takes_spot_machines_with_and_without_notice(site: Site) -> None:
-    wild = {"interruptions": True, "hazard_per_hour": 50_000.0}
-    cloud = opened(site, no_notice_share=0.0, notice=timedelta(seconds=20), **wild)
+def test_the_market_takes_spot_machines(site: Site) -> None:
+    cloud = opened(site, interruptions=True, hazard_per_hour=50_000.0)
     cloud.launch(site.request("one"))
     assert why(cloud) == "machine_end.interrupted"
+
+
+def planned(site: Site, token: str, bid_micro: int | None = None, **how: object) -> dict[str, object]:
+    """What the host was told of the machine's fate when it was launched."""
+    cloud = opened(site, interruptions=True, **how)
+    machine = cloud.launch(site.request(token, bid_micro=bid_micro))
+    return json.loads((site.folder / "cloud/machines" / machine.id / "machine.json").read_text())
+
+
+def test_some_interruptions_are_announced_and_some_are_not(site: Site) -> None:
+    notice = timedelta(seconds=20)
+    assert planned(site, "one", no_notice_share=0.0, notice=notice)["notice_s"] == 20
+    assert planned(site, "two", no_notice_share=1.0, notice=notice)["notice_s"] == 0
+
+
+def test_a_price_that_will_pass_the_limit_is_planned_for(site: Site) -> None:
+    market = SandboxMarket(CALM)
+    passes = market.passes_bid(site.offer.pool, site.offer.hourly_micro, CLOCK.now())
+    plan = planned(site, "one", site.offer.hourly_micro, hazard_per_hour=0.0)
+    assert passes is not None
+    assert plan["lives_why"] == "price"
+    assert plan["lives_s"] == pytest.approx((passes - CLOCK.now()).total_seconds(), abs=5)
+
+
+def test_without_a_limit_or_a_hazard_nothing_is_planned(site: Site) -> None:
+    assert planned(site, "one", hazard_per_hour=0.0)["lives_s"] is None
 
 
 def test_on_demand_machines_are_never_taken(site: Site) -> None:
@@ -242,3 +271,27 @@ def test_a_launch_that_was_cut_off_before_its_host_ran_never_happened(site: Site
     cloud.launch(site.request("one"))
     assert not draft.exists()
     assert len(cloud.machines()) == 1
+
+
+def later(site: Site, after: timedelta) -> SandboxCloud:
+    return SandboxCloud(site.folder / "cloud", CALM, "me", FakeClock(CLOCK.now() + after))
+
+
+def test_an_ended_machine_leaves_the_listing_before_its_token_is_forgotten(site: Site, cloud: SandboxCloud) -> None:
+    machine = cloud.launch(site.request("finished"))
+    why(cloud, "finished")
+    assert len(later(site, timedelta(minutes=59)).machines()) == 1
+    assert list(later(site, timedelta(minutes=61)).machines()) == []
+    assert later(site, timedelta(days=6)).launch(site.request("finished")).id == machine.id
+    later(site, timedelta(days=8)).launch(site.request("one"))
+    assert cloud.find("finished") is None
+
+
+def test_half_a_listing_is_no_listing(site: Site, cloud: SandboxCloud) -> None:
+    machine = cloud.launch(site.request("finished"))
+    why(cloud, "finished")
+    until(lambda: site.left_over() == [])
+    (site.folder / "cloud/machines" / machine.id / "machine.json").write_text("{")
+    with pytest.raises(ProviderError, match="could not be read"):
+        opened(site).machines()
+    shutil.rmtree(site.folder / "cloud/machines" / machine.id)
