@@ -17,10 +17,10 @@ MIB = 1024**2
 _REFERENCE = "V100-16"  # speeds are relative to it
 _SLACK = 0.07  # clouds round memory sizes by up to this share
 _VENDOR_WORDS = re.compile(r"\b(nvidia|amd|tesla|geforce|quadro|instinct|radeon)\b")
-_PART = re.compile(r"(?P<whole>.*\w)[\s*-]+(?P<share>\d{1,2}/\d{1,2})")
+_PART = re.compile(r"(?P<whole>.*\w)[\s*-]+(?P<share>\d{1,2}/[1-9]\d?)", re.ASCII)
 
 
-class UnknownGpu(ValueError):
+class UnknownGpu(ValueError):  # noqa: N818 - callers read `except UnknownGpu`
     """No GPU, or more than one, is meant by a name; `reason` says which and what to write instead."""
 
     def __init__(self, reason: Reason) -> None:
@@ -95,8 +95,9 @@ def all_gpus() -> tuple[Gpu, ...]:
 
 def find(name: str) -> Gpu:
     """Return the GPU that `name` means: its key, or any spelling of it that means no other. Raises UnknownGpu."""
-    if part := _PART.fullmatch(name.strip()):
-        return slice_of(find(part["whole"]), Fraction(part["share"]))
+    whole, share = _parted(name)
+    if share:
+        return slice_of(find(whole), share)
     found = _spellings().get(_spelled(name))
     if found:
         return found
@@ -108,8 +109,9 @@ def find(name: str) -> Gpu:
 
 def matches(name: str) -> tuple[Gpu, ...]:
     """Return every GPU that goes by `name`, in the table's order: `A100` is three, `nonsense` none."""
-    if part := _PART.fullmatch(name.strip()):
-        return tuple(slice_of(gpu, Fraction(part["share"])) for gpu in matches(part["whole"]))
+    whole, share = _parted(name)
+    if share:
+        return tuple(slice_of(gpu, share) for gpu in matches(whole))
     return _shorthands().get(_spelled(name), ())
 
 
@@ -197,6 +199,13 @@ def min_driver(cuda: str) -> int:
 # ---------------------------------------------------------------- names
 
 
+def _parted(name: str) -> tuple[str, Fraction | None]:
+    """Take the share off a name: `T4-1/4` and `NVIDIA T4 * 1/4` are a quarter of a T4."""
+    match = _PART.fullmatch(name.strip())
+    share = Fraction(match["share"]) if match else None
+    return (match["whole"], share) if match and share and share <= 1 else (name, None)
+
+
 def _spelled(name: str) -> str:
     """Reduce a name to what tells GPUs apart: lower case, no vendor, no punctuation."""
     return re.sub(r"[^a-z0-9]", "", _VENDOR_WORDS.sub("", name.casefold().replace("_", " ")))
@@ -207,7 +216,7 @@ def _exact(gpu: Gpu) -> set[str]:
     found = set()
     for name in (gpu.key, *gpu.names):
         spelled = _spelled(name)
-        sized = re.sub(rf"(\D|^){gpu.gb:g}(gb)?$", r"\1", name.casefold())
+        sized = re.sub(rf"[\s-]{gpu.gb:g}(gb)?$", "", name.casefold())
         found |= {spelled, f"{_spelled(sized)}{gpu.gb:g}", f"{_spelled(sized)}{gpu.gb:g}gb"}
     return found
 

@@ -51,6 +51,8 @@ def sentences(language: str = "en") -> dict[str, str]:
 def _shown(name: str, value: Value, currency: str) -> str:
     if value is None:
         return "unknown"
+    if isinstance(value, str):
+        return value
     if name.endswith("_hourly_micro"):
         return f"{units.Money(int(value), currency)}/h"
     if name.endswith("_micro"):

@@ -7,21 +7,24 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from config.fields import Amount, Duration, MemorySize
+from config.fields import Amount, Duration, MemorySize, Span
 from config.units import Money
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
     """One table of the settings file: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InboxSettings(Section):
     """The drop folder."""
 
     folder: Path = Path("drop")  # relative to `state_dir`
-    every: Duration = timedelta(seconds=2)
+    every: Span = timedelta(seconds=2)
     quiet: Duration = timedelta(seconds=2)  # a file younger than this may still be being written
     largest_file: MemorySize = 256 * 1024
     largest_code: MemorySize = 2 * 1024**3
@@ -30,10 +33,10 @@ class InboxSettings(Section):
 class LeaseSettings(Section):
     """How long a machine may go on without the daemon."""
 
-    length: Duration = timedelta(minutes=20)
-    longest: Duration = timedelta(hours=2)  # leases grow up to this while every cap has room
-    shortest: Duration = timedelta(minutes=2)  # near a cap leases shrink to this; with less room the job is stopped
-    boot: Duration = timedelta(minutes=20)  # the first lease, counted from boot
+    length: Span = timedelta(minutes=20)
+    longest: Span = timedelta(hours=2)  # leases grow up to this while every cap has room
+    shortest: Span = timedelta(minutes=2)  # near a cap leases shrink to this; with less room the job is stopped
+    boot: Span = timedelta(minutes=20)  # the first lease, counted from boot
     end: Duration = timedelta(minutes=2)  # set aside on top: the time to end a machine
 
 
@@ -71,22 +74,24 @@ class StoreSettings(Section):
 class PriceSettings(Section):
     """How prices are polled and believed."""
 
-    every: Duration = timedelta(minutes=1)
-    stale_after: Duration = timedelta(minutes=15)
-    jump: float = 5.0  # a price this many times higher or lower than the last one is looked at twice
+    every: Span = timedelta(minutes=1)
+    stale_after: Span = timedelta(minutes=15)
+    jump: Annotated[float, Field(gt=1)] = (
+        5.0  # a price this many times higher or lower than the last one is looked at twice
+    )
     files: tuple[Path, ...] = ()  # price lists, CSV or JSON
 
 
 class ChooseSettings(Section):
     """How offers are ranked."""
 
-    runners_up: int = 3
+    runners_up: Annotated[int, Field(ge=0)] = 3
     sold_out_for: Duration = timedelta(minutes=3)  # doubles each time, up to an hour
     interrupted_for: Duration = timedelta(minutes=10)
     quota_for: Duration = timedelta(minutes=15)
-    max_launches_per_minute: int = 20
-    max_machines: int = 100
-    launch_tries: int = 20  # offers tried in a row before the job is held
+    max_launches_per_minute: Count = 20
+    max_machines: Count = 100
+    launch_tries: Count = 20  # offers tried in a row before the job is held
 
 
 class SandboxSettings(Section):
@@ -96,14 +101,14 @@ class SandboxSettings(Section):
     seed: int = 1
     boot: Duration = timedelta(seconds=1)
     notice: Duration = timedelta(seconds=8)
-    hazard_per_hour: float = 0.2  # mean interruption rate; pools differ
+    hazard_per_hour: Annotated[float, Field(ge=0)] = 0.2  # mean interruption rate; pools differ
     interruptions: bool = True  # False: only those asked for
-    no_notice_share: float = 0.1  # this share of the interruptions comes without a notice
-    sold_out_share: float = 0.1  # this share of spot pools has nothing at any time
-    throttle_share: float = 0.0  # this share of calls is refused as too frequent
-    lost_answer_share: float = 0.0  # this share of launches succeeds with its answer lost
+    no_notice_share: Share = 0.1  # this share of the interruptions comes without a notice
+    sold_out_share: Share = 0.1  # this share of spot pools has nothing at any time
+    throttle_share: Share = 0.0  # this share of calls is refused as too frequent
+    lost_answer_share: Share = 0.0  # this share of launches succeeds with its answer lost
     listing_lag: Duration = timedelta(0)
-    quota_gpus: float = 64
+    quota_gpus: Annotated[float, Field(ge=0)] = 64
     price_file: Path | None = None  # CSV or JSON list of prices in place of the invented ones
 
 
@@ -112,7 +117,7 @@ class LocalSettings(Section):
 
     enabled: bool = False
     hourly: Amount = Money(0)
-    cpu_machines: int = 0  # how many machines its CPUs make, if it has no GPU
+    cpu_machines: Annotated[int, Field(ge=0)] = 0  # how many machines its CPUs make, if it has no GPU
 
 
 class CloudSettings(Section):
@@ -135,10 +140,10 @@ class Settings(Section):
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     timezone: str = "UTC"  # of the budget periods
     default_budget: Amount | None = None  # of a job that names none
-    tick: Duration = timedelta(seconds=1)  # how often the loop looks, at least
-    charge_every: Duration = timedelta(minutes=1)  # a billing interval in the ledger
-    silent_after: Duration = timedelta(minutes=3)  # a machine not heard for this long is lost
-    rates: dict[str, float] = {}  # accounting units for one unit of another currency
+    tick: Span = timedelta(seconds=1)  # how often the loop looks, at least
+    charge_every: Span = timedelta(minutes=1)  # a billing interval in the ledger
+    silent_after: Span = timedelta(minutes=3)  # a machine not heard for this long is lost
+    rates: dict[str, Annotated[float, Field(gt=0)]] = {}  # accounting units for one unit of another currency
     inbox: InboxSettings = InboxSettings()
     lease: LeaseSettings = LeaseSettings()
     store: StoreSettings = StoreSettings()

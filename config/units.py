@@ -10,9 +10,11 @@ MICRO = 1_000_000
 MS_PER_HOUR = 3_600_000
 _SYMBOLS = {"USD": "$", "CNY": "¥", "EUR": "€"}
 _CURRENCIES = {"$": "USD", "¥": "CNY", "￥": "CNY", "€": "EUR", "RMB": "CNY"}
-_MONEY = re.compile(r"(?P<before>[$¥￥€]|[A-Za-z]{3})?\s*(?P<number>\d[\d,_]*(?:\.\d+)?)\s*(?P<after>[$¥￥€]|[A-Za-z]{3})?")
+_MONEY = re.compile(
+    r"(?P<sign>-?)(?P<before>[$¥￥€]|[A-Za-z]{3})?\s*(?P<number>\d[\d,_]*(?:\.\d+)?)\s*(?P<after>[$¥￥€]|[A-Za-z]{3})?"
+)
 _GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|\d+(_\d+)*(\.\d+)?")
-_DURATION = re.compile(r"(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?\s*(?:(\d+(?:\.\d{1,6})?)s)?")
+_DURATION = re.compile(r"(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?\s*(?:(\d+(?:\.\d{1,6})?)s)?\s*(?:(\d+)ms)?")
 _MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?", re.IGNORECASE)
 _EXPONENT = {"": 3, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -26,12 +28,13 @@ class Money:
 
     @classmethod
     def parse(cls, text: str, currency: str = "USD") -> Self:
-        """Read `20 USD`, `$20`, `0.75` (in `currency`), `¥1,200` or `1200 CNY`; ValueError says what is wrong."""
+        """Read `20 USD`, `$20`, `0.75` (in `currency`), `¥1,200` or `-1200 CNY`; ValueError says what is wrong."""
         match = _MONEY.fullmatch(text.strip())
         if not match or not _GROUPED.fullmatch(match["number"]) or (match["before"] and match["after"]):
             raise ValueError(f"{text!r} is not an amount of money: write it like `20 USD`, `$20` or `0.75`")
         named = (match["before"] or match["after"] or currency).upper()
-        return cls(_micro(match["number"].replace(",", "").replace("_", ""), text), _CURRENCIES.get(named, named))
+        micro = _micro(match["number"].replace(",", "").replace("_", ""), text)
+        return cls(-micro if match["sign"] else micro, _CURRENCIES.get(named, named))
 
     def __str__(self) -> str:
         """Print with two decimals, or as many up to six as a small amount needs to show three digits."""
@@ -69,14 +72,21 @@ def _digits(micro: int) -> str:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `90s`, `30m`, `1h30m`, `2d`; a bare number is refused because its unit would be a guess."""
+    """Read `90s`, `30m`, `1h30m`, `2d`, `500ms`; a bare number is refused because its unit would be a guess."""
     match = _DURATION.fullmatch(text.strip())
     if not match or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration: write it like `90s`, `30m`, `1h30m` or `2d`")
-    days, hours, minutes, seconds = match.groups()
+    days, hours, minutes, seconds, milliseconds = match.groups()
     whole, _, fraction = (seconds or "0").partition(".")
     try:
-        return timedelta(int(days or 0), int(whole), int(fraction.ljust(6, "0") or 0), 0, int(minutes or 0), int(hours or 0))
+        return timedelta(
+            int(days or 0),
+            int(whole),
+            int(fraction.ljust(6, "0") or 0),
+            int(milliseconds or 0),
+            int(minutes or 0),
+            int(hours or 0),
+        )
     except OverflowError as error:
         raise ValueError(f"{text!r} is too long a time") from error
 
@@ -94,6 +104,19 @@ def print_duration(duration: timedelta) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts[:2]) or "0s"
+
+
+def exact_duration(duration: timedelta) -> str:
+    """Print every digit, so that `parse_duration(exact_duration(d)) == d` for any `d` from zero up."""
+    left, parts = duration // timedelta(microseconds=1), []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        count, left = divmod(left, seconds * MICRO)
+        if count:
+            parts.append(f"{count}{unit}")
+    whole, rest = divmod(left, MICRO)
+    if left or not parts:
+        parts.append(f"{whole}.{rest:06d}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
 
 
 def parse_memory(text: str) -> int:

@@ -131,7 +131,8 @@ class _Draft:
         key = (need, job.work)
         if key not in self.ranked:
             s = self.snapshot
-            selection = s.book.select(need, s.now, closed=s.closed, stale_after=s.stale_after, quotas=s.quotas)
+            selection = s.book.select(need, s.now, closed=s.closed, stale_after=s.stale_after, quotas=s.quotas,
+                                      checkpointed=job.work.checkpointed)
             self.ranked[key] = rank(s.book, selection, job.work, s.hazards, need), selection
         return self.ranked[key]
 
@@ -200,9 +201,8 @@ def disk_hourly_micro(offer: Offer, disk: int) -> int:
     return -(-offer.disk_hourly_micro * disk // _DISK_UNIT)
 
 
-def _by_cost(choice: _Choice) -> tuple[int, int, str]:
-    ranked = choice.ranked
-    return ranked.per_work_hour_micro, ranked.offer.hourly_micro, str(ranked.offer.pool)
+def _by_cost(choice: _Choice) -> tuple[bool, int, int, float, str]:
+    return choice.ranked.order
 
 
 def _candidate(ranked: Ranked) -> Candidate:

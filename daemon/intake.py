@@ -75,7 +75,7 @@ class Intake:
         return job.id
 
     def _budget(self, session: Session, job: Job, spec: JobSpec, now: datetime) -> None:
-        cap = spec.budget or self.world.settings.default_budget
+        cap = spec.cap or self.world.settings.default_budget
         if cap is None:
             return
         session.add(Budget(

@@ -66,6 +66,8 @@ class Step:
 class Daemon:
     """The whole daemon, built and ready; whoever holds it decides on which thread it runs."""
 
+    version = VERSION
+
     def __init__(self, settings: Settings, ports: Ports | None = None) -> None:
         ports = ports or Ports()
         self.settings = settings
@@ -75,7 +77,7 @@ class Daemon:
         self.prices = Prices(self.world)
         self.carry_out = CarryOut(self.world)
         self.inbox = Inbox(settings.under_state(settings.inbox.folder), self.world.store, settings.inbox, clock, self.world.ids)
-        self.answers = Answers(self.world, self.prices)
+        self.answers = Answers(self.world, self.prices, self.control.post)
         self.control.loops = {
             "reports": Reports(self.world),
             "listings": Listings(self.world),

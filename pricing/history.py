@@ -1,11 +1,24 @@
-"""How often the machines of a pool are taken away, learnt from those that were rented."""
+"""What was seen of prices and machines: where a price changed, and how often the machines of a pool are taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-PRIOR_MEAN_LIFE_H = 3.0
-PRIOR_WEIGHT = 2.0
-AGES_H = (1 / 3, 1.0)  # hazards fall steeply with age: under 20 minutes, 20 to 60, over an hour
+import numpy as np
+from numpy.typing import NDArray
+
+from pricing.offer import Offer
+
+AGES_H = (1 / 3, 1.0)
+"""Where the classes of age end: interruptions grow rarer with age, and steps at 20 minutes and an hour show it."""
+_RAREST = 1e-4  # interruptions an hour: a source that says `never` is believed until something happens
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is assumed of a pool before anything was seen in it: a Gamma law of its interruption rate."""
+
+    mean_life_h: float = 3.0
+    weight: float = 2.0  # as many interruptions as what was assumed counts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,44 +30,65 @@ class Observation:
     interrupted: bool
 
 
+@dataclass(slots=True)
+class _Seen:
+    hours: float = 0.0
+    taken: int = 0
+
+    def add(self, hours: float, *, taken: bool) -> None:
+        self.hours += hours
+        self.taken += taken
+
+
 class Hazards:
     """Interruption rates by pool and age: a Gamma prior, and what was seen.
 
-    rate = (interruptions + a) / (hours + a * m) with a = 2 and m the pool's own mean life where its source names one,
-    else three hours.
+    rate = (interruptions + a) / (hours + a m): m is the mean life that the pool's source names, else the prior's, and a
+    the prior's weight. A machine that was given back counts for the hours it lived.
     """
 
-    def __init__(self, observations: Sequence[Observation]) -> None:
-        self._hours: dict[str, float] = {}
-        self._taken: dict[str, int] = {}
-        self._by_age: dict[tuple[str, int], tuple[float, int]] = {}
-        for seen in observations:
-            hours = seen.age_s / 3600
-            self._hours[seen.pool] = self._hours.get(seen.pool, 0.0) + hours
-            self._taken[seen.pool] = self._taken.get(seen.pool, 0) + seen.interrupted
-            self._note_ages(seen.pool, hours, taken=seen.interrupted)
+    def __init__(self, observations: Iterable[Observation], prior: Prior = Prior()) -> None:
+        self._prior = prior
+        self._pools: dict[str, _Seen] = {}
+        self._ages: dict[tuple[str, int], _Seen] = {}
+        for one in observations:
+            self._note(one)
 
     def rate(self, pool: str, advice: float | None = None) -> float:
-        """Return interruptions an hour, over all ages; `advice` is the source's own idea."""
-        mean = 1 / advice if advice else PRIOR_MEAN_LIFE_H
-        return (self._taken.get(pool, 0) + PRIOR_WEIGHT) / (self._hours.get(pool, 0.0) + PRIOR_WEIGHT * mean)
+        """Return interruptions an hour, over all ages; `advice` is the source's own figure."""
+        mean = self._prior.mean_life_h if advice is None else 1 / max(advice, _RAREST)
+        return self._learnt(self._pools.get(pool), mean)
 
     def rate_at(self, pool: str, age_h: float, advice: float | None = None) -> float:
-        """Return interruptions an hour for a machine of this age; the overall rate is its prior."""
-        hours, taken = self._by_age.get((pool, _age_class(age_h)), (0.0, 0))
-        overall = self.rate(pool, advice)
-        return (taken + PRIOR_WEIGHT) / (hours + PRIOR_WEIGHT / overall)
+        """Return interruptions an hour for a machine of this age; what isn't known of the age is taken from the pool."""
+        return self._learnt(self._ages.get((pool, _age_class(age_h))), 1 / self.rate(pool, advice))
 
-    def _note_ages(self, pool: str, hours: float, *, taken: bool) -> None:
-        lived_from = 0.0
-        for n, until in enumerate((*AGES_H, float("inf"))):
-            if hours <= lived_from:
-                break
-            seen, count = self._by_age.get((pool, n), (0.0, 0))
-            ended_here = taken and hours <= until
-            self._by_age[pool, n] = (seen + min(hours, until) - lived_from, count + ended_here)
-            lived_from = until
+    def rates(self, rows: Mapping[str, int], advice: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return `rate` for many pools at once: `advice` by row, NaN for none, and the row of each pool by its name."""
+        found = np.maximum(np.where(np.isnan(advice), 1 / self._prior.mean_life_h, advice), _RAREST)
+        for pool, seen in self._pools.items():
+            if pool in rows:
+                found[rows[pool]] = self._learnt(seen, 1 / found[rows[pool]])
+        return found
+
+    def _learnt(self, seen: _Seen | None, mean_life_h: float) -> float:
+        seen, weight = seen or _Seen(), self._prior.weight
+        return (seen.taken + weight) / (seen.hours + weight * mean_life_h)
+
+    def _note(self, one: Observation) -> None:
+        hours = max(one.age_s, 0.0) / 3600
+        self._pools.setdefault(one.pool, _Seen()).add(hours, taken=one.interrupted)
+        last = _age_class(hours)
+        for age, (start, end) in enumerate(zip((0.0, *AGES_H), (*AGES_H, float("inf")), strict=True)):
+            if age <= last:
+                ended_here = one.interrupted and age == last
+                self._ages.setdefault((one.pool, age), _Seen()).add(min(hours, end) - start, taken=ended_here)
+
+
+def price_changes(last: Mapping[str, int], offers: Sequence[Offer]) -> list[tuple[str, int]]:
+    """Return pool and price an hour of each offer whose price isn't the last one known: the rows worth keeping."""
+    return [(pool, o.hourly_micro) for o in offers if last.get(pool := str(o.pool)) != o.hourly_micro]
 
 
 def _age_class(age_h: float) -> int:
-    return sum(age_h > limit for limit in AGES_H)
+    return sum(age_h > end for end in AGES_H)

@@ -21,7 +21,7 @@ class LocalProvider:
     """
 
     name = CLOUD
-    abilities = Abilities()
+    abilities = Abilities(real_money=False)
 
     def __init__(
         self,

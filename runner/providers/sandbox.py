@@ -35,7 +35,7 @@ class SandboxCloud:
 
         `store_options` is JSON that machines get as FRUGALD_STORE_OPTIONS.
         """
-        self.abilities = Abilities(notices=True, listing_lag=settings.listing_lag)
+        self.abilities = Abilities(notices=True, real_money=False, listing_lag=settings.listing_lag)
         self._settings = settings
         self._clock = clock
         self._market = SandboxMarket(settings)

@@ -26,10 +26,13 @@ class _Agent:
     status: AttemptStatus | None = None
     worked_until: datetime | None = None
     over: bool = False
+    saves_until: datetime | None = None
 
 
 class FakeAgents:
     """Every machine's agent. A job needs `work_s[job]` (or `default_work_s`) seconds of running; a step is a second."""
+
+    save_s = 15.0
 
     def __init__(self, clock: Clock, store: Store, cloud: FakeCloud, *, checkpoint_every_s: float = 60) -> None:
         self.clock, self.store, self.cloud = clock, store, cloud
@@ -79,8 +82,8 @@ class FakeAgents:
         command = self._command(job, attempt)
         if command and command.do in {"stop", "save", "cancel"}:
             why = "command"
-        if why and agent.status.phase not in Phase.TERMINAL:
-            self._save(agent, why)
+        if (why or agent.saves_until) and agent.status.phase not in Phase.TERMINAL:
+            self._save(agent, why, now)
         if agent.machine.id not in self.deaf:
             self._put(attempt_key(job, attempt, "status.json"), agent.status)
         if agent.status.phase in Phase.TERMINAL:
@@ -88,6 +91,8 @@ class FakeAgents:
             self.cloud.finish(agent.machine.id)
 
     def _work(self, agent: _Agent, status: AttemptStatus, now: datetime) -> None:
+        if agent.saves_until is not None:
+            return
         command = self._command(status.job, status.attempt)
         if status.phase == Phase.READY and command and command.do == "start":
             step = max(0, command.restore_step)
@@ -110,9 +115,13 @@ class FakeAgents:
     def _needs(self, job: str) -> float:
         return self.work_s.get(job, self.default_work_s)
 
-    def _save(self, agent: _Agent, why: str) -> None:
+    def _save(self, agent: _Agent, why: str, now: datetime) -> None:
         status = agent.status
         assert status is not None
+        if agent.saves_until is None:
+            agent.saves_until = now + timedelta(seconds=min(self.save_s, agent.boot.tail_s))
+        if now < agent.saves_until:
+            return
         saved = status.phase == Phase.RUNNING and status.job not in self.unsaved
         if saved:
             self._checkpoint(agent)

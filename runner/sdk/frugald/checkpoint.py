@@ -1,12 +1,14 @@
 """Checkpoints of a training run, and loops that go on from one bit for bit.
 
-run = checkpoint.Run(model=model, optimizer=optimizer, scheduler=scheduler)
-run.resume()
-for epoch in run.epochs(10):
-    for images, labels in run.batches(loader):
-        ...
-        run.step(loss=loss)
-    run.report(accuracy=test(model))
+    run = checkpoint.Run(model=model, optimizer=optimizer, scheduler=scheduler)
+    run.resume()
+    for epoch in run.epochs(10):
+        for images, labels in run.batches(loader):
+            ...
+            run.step(loss=loss)
+        run.report(accuracy=test(model))
+
+`Shuffled` is an order of the data that starts anywhere at once.
 """
 
 import os
@@ -80,11 +82,12 @@ class Run:
         Raises CheckpointError when it holds other parts, and what torch raises when a part has another shape.
         """
         self._stop.listen()
-        step = ranks.first(self._folder.newest() if ranks.rank() == 0 else None)
+        step = ranks.first(self._folder.newest() if ranks.leads() else None)
         if step is not None:
             self._take_in(step, self._folder.read(step))
             _say(f"going on from step {step}")
         self._saved_at = time.monotonic()
+        self._tell()
         return self.steps
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -107,7 +110,10 @@ class Run:
         return self._position.walk(loader)
 
     def step(self, **metrics: Any) -> None:
-        """Count one step and note its metrics; save when it is time, and when told to stop also leave with code 143."""
+        """Count one step and note its metrics; save when it is time, and when told to stop also leave with code 143.
+
+        With several processes all must call it: they agree on what to do.
+        """
         self.steps += 1
         self._note(metrics)
         wanted = ranks.highest(self._wanted())

@@ -6,6 +6,7 @@ import re
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Self
 
 from frugald.files import PART, sync_folder, write_whole
@@ -56,23 +57,26 @@ class Folder:
         manifest.unlink(missing_ok=True)
         write_whole(file, lambda opened: torch.save(state, opened))
         if not self._proven:
-            self.read(step)
+            self.read(step, mapped=True)
             self._proven = True
         told = json.dumps(asdict(Manifest.of(step, file))).encode()
         write_whole(manifest, lambda opened: opened.write(told))
         self._tidy(step)
 
-    def read(self, step: int) -> dict[str, Any]:
-        """Load the checkpoint of `step` without running code from it. Raises CheckpointError when that isn't possible."""
+    def read(self, step: int, *, mapped: bool = False) -> dict[str, Any]:
+        """Load the checkpoint of `step`; no code in it runs. `mapped` leaves tensors on the disk. Raises CheckpointError."""
         import torch
 
+        file = self._file(step)
         try:
-            state: dict[str, Any] = torch.load(self._file(step), map_location="cpu", weights_only=True)
-        except Exception as error:
+            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+        except UnpicklingError as error:
             said = str(error).partition("\n")[0]
             raise CheckpointError(
-                f"{self._file(step)} can't be loaded safely, keep tensors, numbers and texts in states only: {said}"
+                f"{file} holds more than tensors, numbers and texts, so it isn't loaded: {said}"
             ) from error
+        except (OSError, RuntimeError) as error:
+            raise CheckpointError(f"{file} can't be loaded: {error}") from error
         return state
 
     def newest(self) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from frugald import ranks, rng
 from frugald.order import Shuffled
+from frugald.stop import workers_spared
 
 
 class Position:
@@ -79,7 +80,7 @@ class Position:
         """Start workers that stay: it draws a random number, which the run drew in its first epoch and not in this one."""
         if self.epoch and not self._walked and getattr(loader, "persistent_workers", False):
             now = rng.take(self._own)
-            iter(loader)
+            _begin(loader)
             rng.restore(now, self._own)
 
     def _rest(self, loader: Any) -> Iterator[Any]:
@@ -93,11 +94,16 @@ class Position:
         if self.batches and self.batches >= length(loader):
             return iter(())
         skip = 0 if isinstance(order, Shuffled) and size else self.batches
-        batches: Iterator[Any] = iter(loader)
+        batches = _begin(loader)
         self._walked = True
         for _ in islice(batches, skip):
             pass
         return batches
+
+
+def _begin(loader: Any) -> Iterator[Any]:
+    with workers_spared():
+        return iter(loader)
 
 
 def length(loader: Any) -> float:

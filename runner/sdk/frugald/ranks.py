@@ -10,6 +10,11 @@ def rank() -> int:
     return distributed.get_rank() if distributed else int(os.environ.get("RANK", "0"))
 
 
+def leads() -> bool:
+    """Say whether this process decides for all: the first of a group, or one that has none."""
+    return world() == 1 or rank() == 0
+
+
 def world() -> int:
     """Return how many processes train together."""
     distributed = _group()

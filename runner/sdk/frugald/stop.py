@@ -3,16 +3,17 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
 class StopSignal:
-    """Remembers that this process was asked to stop; SIGTERM, and the signal named in $FRUGALD_CHECKPOINT_SIGNAL."""
+    """Remembers that this process was asked to stop; by SIGTERM, or the signal named in $FRUGALD_CHECKPOINT_SIGNAL."""
 
     def __init__(self) -> None:
         """Listen to nothing yet."""
         self.came = False
-        self._owner = os.getpid()
 
     def listen(self) -> None:
         """Note the signals from now on. Outside the main thread Python allows no handler, and notices must do."""
@@ -21,15 +22,21 @@ class StopSignal:
                 signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Set the flag. A worker of a DataLoader has inherited this: it outlives the first signal and not the second.
-
-        The first may have been sent to the whole group, and the batches of the workers are needed up to the save; the
-        second comes from the DataLoader's own end.
-        """
-        del frame
+        del number, frame
         self.came = True
-        if os.getpid() != self._owner:
-            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def workers_spared() -> Iterator[None]:
+    """Start workers in here that a stop signal to the whole process group doesn't reach.
+
+    torch's workers end on SIGTERM at once, and with them the step that should be saved; they also end with their loader.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _signals() -> set[signal.Signals]:

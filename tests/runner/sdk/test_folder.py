@@ -129,9 +129,14 @@ class Strange:
 
 def test_a_state_that_cannot_be_loaded_shows_at_the_first_save(tmp_path: Path) -> None:
     folder = Folder(tmp_path, 1)
-    with pytest.raises(CheckpointError, match="keep tensors, numbers and texts"):
+    with pytest.raises(CheckpointError, match="holds more than tensors, numbers and texts"):
         folder.write(1, {"strange": Strange()})
     assert folder.newest() is None
+
+
+def test_a_step_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"ckpt-5\.pt can't be loaded"):
+        Folder(tmp_path, 1).read(5)
 
 
 def test_what_optimizers_save_is_plain_enough(tmp_path: Path) -> None:

@@ -51,9 +51,7 @@ def test_a_notice_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: 
 
 @given(
     st.binary()
-    | st.recursive(st.none() | st.text() | st.floats(), lambda inner: st.lists(inner)).map(
-        lambda value: json.dumps(value).encode()
-    )
+    | st.recursive(st.none() | st.text() | st.floats(), st.lists).map(lambda value: json.dumps(value).encode())
 )
 def test_half_a_notice_is_none_yet(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("notice") / "notice.json"

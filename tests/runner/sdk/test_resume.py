@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from frugald import checkpoint
+from frugald.position import Position
 from tests.runner.sdk.training import LOADERS, STEPS, Crash, Log, asked_to_stop_at, crash_at, nothing, train
 
 pytestmark = [
@@ -75,11 +75,11 @@ def test_the_comparison_sees_when_the_random_state_is_lost(
     kind = "plain, no workers"
     with pytest.raises(SystemExit):
         train(tmp_path, LOADERS[kind](), asked_to_stop_at(12))
-    load = checkpoint.Position.load
+    load = Position.load
 
-    def forgetful(self: checkpoint.Position, states: list[dict[str, object]]) -> None:
+    def forgetful(self: Position, states: list[dict[str, object]]) -> None:
         load(self, states)
         setattr(self, forgotten, None)
 
-    monkeypatch.setattr(checkpoint.Position, "load", forgetful)
+    monkeypatch.setattr(Position, "load", forgetful)
     assert train(tmp_path, LOADERS[kind](), nothing).weights != undisturbed(kind).weights

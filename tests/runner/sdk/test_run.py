@@ -113,6 +113,7 @@ def test_progress_tells_step_total_and_the_newest_of_each_metric(
     assert json.loads(told.read_bytes()) == {"step": 4, "total_steps": 4, "metrics": {"loss": 0.0, "accuracy": 1.0}}
     again = run_in(tmp_path / "saved")
     again.resume()
+    assert json.loads(told.read_bytes()) == {"step": 4, "total_steps": -1, "metrics": {"loss": 0.0, "accuracy": 0.5}}
     again.report(more=2)
     assert set(json.loads(told.read_bytes())["metrics"]) == {"loss", "accuracy", "more"}
 
@@ -152,6 +153,17 @@ def test_batches_belong_into_epochs_once(tmp_path: Path) -> None:
         assert list(run.batches([1])) == [1]
         with pytest.raises(RuntimeError, match="once in each epoch"):
             next(run.batches([1]))
+
+
+def test_processes_without_a_group_go_on_from_what_the_first_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_in(tmp_path, interval=0).step()
+    monkeypatch.setenv("RANK", "1")
+    run = run_in(tmp_path, interval=0)
+    assert run.resume() == 1
+    run.step()
+    assert newest(tmp_path) == 1  # only the first writes
 
 
 def test_other_parts_are_refused_by_name(tmp_path: Path) -> None:

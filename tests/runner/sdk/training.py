@@ -45,7 +45,7 @@ LOADERS: dict[str, Callable[[], DataLoader[tuple[torch.Tensor, torch.Tensor]]]] 
     "plain, no workers": lambda: DataLoader(Noisy(), BATCH, shuffle=True),
     "Shuffled, no workers": lambda: _shuffled(quiet(), workers=0),
     "own generator": lambda: DataLoader(Noisy(), BATCH, shuffle=True, generator=torch.Generator().manual_seed(3)),
-    "workers that stay": lambda: DataLoader(quiet(), BATCH, shuffle=True, num_workers=2, persistent_workers=True),
+    "workers that stay": lambda: DataLoader(quiet(), BATCH, shuffle=True, num_workers=2, persistent_workers=True),  # type: ignore[arg-type]
 }
 
 
@@ -84,7 +84,7 @@ def train(
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 loss = nn.functional.cross_entropy(model(x), y) * weight
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
             log.losses[run.steps + 1] = loss.item()

@@ -18,6 +18,6 @@ def test_each_memory_store_is_its_own() -> None:
 
 def test_what_was_put_does_not_change_with_the_callers_buffer() -> None:
     store, buffer = MemoryStore(), bytearray(b"old")
-    store.put("a", buffer)
+    store.put("a", buffer)  # type: ignore[arg-type]
     buffer[:] = b"new"
     assert store.get("a") == b"old"

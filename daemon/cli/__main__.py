@@ -1,0 +1,5 @@
+"""`python -m daemon.cli` is `frugald`."""
+
+from daemon.cli import main
+
+main()
