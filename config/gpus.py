@@ -1,20 +1,32 @@
 """What frugald knows of GPUs: real memory, the software that runs on them, their speed, and what people call them."""
 
-import math
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
-from typing import Any
 
+from config.gpu_table import MIB, Gpu, MigProfile, facts, table
 from config.reason import Reason
 
-MIB = 1024**2
-_REFERENCE = "V100-16"  # speeds are relative to it
+__all__ = [
+    "MIB",
+    "Gpu",
+    "MigProfile",
+    "UnknownGpu",
+    "all_gpus",
+    "find",
+    "identify",
+    "matches",
+    "min_driver",
+    "slice_in",
+    "slice_of",
+    "sold_as",
+    "supports_cuda",
+    "usable_bytes",
+]
+
 _SLACK = 0.07  # clouds round memory sizes by up to this share
 _VENDOR_WORDS = re.compile(r"\b(nvidia|amd|tesla|geforce|quadro|instinct|radeon)\b")
 _PART = re.compile(r"(?P<whole>.*\w)[\s*-]+(?P<share>\d{1,2}/[1-9]\d?)", re.ASCII)
@@ -29,68 +41,9 @@ class UnknownGpu(ValueError):  # noqa: N818 - callers read `except UnknownGpu`
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class MigProfile:
-    """A way to cut a GPU into instances, such as `1g.10gb`, and how many of them fit on one card."""
-
-    name: str
-    count: int
-
-    @property
-    def compute(self) -> int:
-        """Return how many of the card's compute slices one instance takes."""
-        return int(self.name.partition("g.")[0])
-
-    @property
-    def gb(self) -> int:
-        """Return the memory of one instance, rounded as its name is."""
-        return int(self.name.partition("g.")[2].removesuffix("gb"))
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One kind of GPU, or a part of one if `share` is below 1; `config/gpus.toml` explains the columns.
-
-    Memory is in GB as on the box (`gb`) and in MiB as measured (`nvml_mib`: nvidia-smi's total, `usable_mib`: CUDA's);
-    rates are dense TFLOPS and GB/s. `speed` is training speed relative to a V100, and `speed_source` says where it comes
-    from: `measured`, `like <key>` for the same chip under another name, or `prior` for the formula.
-    """
-
-    key: str
-    vendor: str
-    host: str  # the machine's architecture: x86_64 or aarch64
-    capability: str  # compute capability, such as `8.0`; AMD's gfx name otherwise
-    architecture: str
-    bf16: bool
-    first_cuda: str | None  # the first CUDA that names it; None: no CUDA at all
-    last_cuda: str | None  # the last one that still does; None: no end yet
-    gb: float
-    nvml_mib: int
-    usable_mib: int
-    usable_seen: bool  # False: reckoned from nvml_mib
-    half_tflops: float | None  # None: no fast half precision
-    single_tflops: float
-    bandwidth_gb_s: float
-    speed: float
-    speed_source: str
-    mig: tuple[MigProfile, ...]
-    names: tuple[str, ...]
-    sold: tuple[tuple[str, str], ...]  # (cloud, family) that always means this GPU
-    share: Fraction = Fraction(1)
-
-    def __str__(self) -> str:
-        """Return the key."""
-        return self.key
-
-    @property
-    def usable(self) -> int:
-        """Return the bytes that CUDA offers: what to plan with."""
-        return self.usable_mib * MIB
-
-
 def all_gpus() -> tuple[Gpu, ...]:
     """Return every whole GPU of the table, in its order."""
-    return tuple(_table().values())
+    return tuple(table().values())
 
 
 def find(name: str) -> Gpu:
@@ -189,7 +142,7 @@ def supports_cuda(gpu: Gpu, cuda: str) -> Reason | None:
 
 def min_driver(cuda: str) -> int:
     """Return the oldest driver branch that serves this CUDA, such as 580 for `13.0`; ValueError for an unknown one."""
-    drivers = _facts()["drivers"]
+    drivers = facts()["drivers"]
     major = str(_version(cuda)[0])
     if major not in drivers:
         raise ValueError(f"no driver is known for CUDA {cuda}: add its major version to `config/gpus.toml`, [drivers]")
@@ -265,66 +218,13 @@ def _sold() -> Mapping[tuple[str, str], Gpu]:
 @cache
 def _slices() -> Mapping[tuple[str, str], Gpu]:
     return {
-        (entry["cloud"], machine_type.casefold()): slice_of(_table()[entry["gpu"]], Fraction(entry["share"]))
-        for entry in _facts()["slices"]
+        (entry["cloud"], machine_type.casefold()): slice_of(table()[entry["gpu"]], Fraction(entry["share"]))
+        for entry in facts()["slices"]
         for machine_type in entry["types"]
     }
 
 
-# ---------------------------------------------------------------- the table
-
-
-@cache
-def _facts() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _table() -> Mapping[str, Gpu]:
-    return {key: _gpu(key, entry) for key, entry in _facts()["gpus"].items()}
-
-
-def _gpu(key: str, entry: Mapping[str, Any]) -> Gpu:
-    memory, rate = entry["memory"], entry["rate"]
-    chip = _facts()["capabilities"][entry["capability"]]
-    speed, source = _speed(key)
-    return Gpu(
-        key=key,
-        vendor=entry.get("vendor", "nvidia"),
-        host=entry.get("host", "x86_64"),
-        capability=entry["capability"],
-        architecture=chip["name"],
-        bf16=chip["bf16"],
-        first_cuda=chip.get("first_cuda"),
-        last_cuda=chip.get("last_cuda"),
-        gb=memory["gb"],
-        nvml_mib=memory["nvml"],
-        usable_mib=memory.get("usable", memory["nvml"] - max(727, memory["nvml"] * 4 // 1000)),
-        usable_seen="usable" in memory,
-        half_tflops=rate.get("half"),
-        single_tflops=rate["single"],
-        bandwidth_gb_s=rate["bandwidth"],
-        speed=speed,
-        speed_source=source,
-        mig=tuple(MigProfile(name, count) for name, count in _facts()["mig"].get(entry.get("mig"), {}).items()),
-        names=tuple(entry.get("names", ())),
-        sold=tuple((cloud, family) for cloud, families in entry.get("sold", {}).items() for family in families),
-    )
-
-
-def _speed(key: str) -> tuple[float, str]:
-    entry, reference = _facts()["gpus"][key], _facts()["gpus"][_REFERENCE]
-    if "like" in entry:
-        return _speed(entry["like"])[0], f"like {entry['like']}"
-    if "samples" in entry:
-        ratios = [mine / its for mine, its in zip(entry["samples"], reference["samples"], strict=True)]
-        return math.prod(ratios) ** (1 / len(ratios)), "measured"
-    return _prior(entry["rate"]) / _prior(reference["rate"]), "prior"
-
-
-def _prior(rate: Mapping[str, float]) -> float:
-    """Guess speed from rates; fitted to 13 measured cards: 10 % off on average, 25 % at most. Bandwidth decides."""
-    return math.pow(rate.get("half", rate["single"]), 0.25) * math.pow(rate["bandwidth"], 0.7)
+# ---------------------------------------------------------------- versions
 
 
 @cache
@@ -333,7 +233,7 @@ def _runs_from(capability: str) -> str:
     mine = _version(capability)
     older = [
         facts["first_cuda"]
-        for name, facts in _facts()["capabilities"].items()
+        for name, facts in facts()["capabilities"].items()
         if "first_cuda" in facts and mine[0] == _version(name)[0] and _version(name) <= mine
     ]
     return str(min(older, key=_version))

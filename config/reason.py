@@ -53,7 +53,7 @@ def _shown(name: str, value: Value, currency: str) -> str:
         return "unknown"
     if isinstance(value, str):
         return value
-    if name.endswith("_hourly_micro"):
+    if name.endswith("hourly_micro"):
         return f"{units.Money(int(value), currency)}/h"
     if name.endswith("_micro"):
         return str(units.Money(int(value), currency))

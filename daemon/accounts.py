@@ -4,14 +4,13 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
 
-from config.units import ceil_cost_micro
 from daemon import jobs, money
 from daemon.budgets import Cap, Purse, Window, window_of
 from daemon.models import Budget, Job, Machine
 from daemon.states import MACHINE_LIVE
 from daemon.world import World
 
-_MILLISECOND = timedelta(milliseconds=1)
+_DAY = timedelta(days=1)
 
 
 class Accounts:
@@ -67,16 +66,17 @@ class Accounts:
     def _forecast(
         self, session: Session, budget: Budget, cap: Cap, window: Window, purse: Purse, now: datetime
     ) -> int:
-        """Warn when what runs now, going on until the end of the period, would pass the cap."""
+        """Warn when spending goes on as in the last day and would pass the cap before the period ends."""
         if cap.period in {"hour", "total"}:
             return 0
-        burn = sum(lease.hourly_micro for lease in purse.leases.values() if cap.scope in lease.scopes)
-        forecast = purse.spent_micro(cap, window) + ceil_cost_micro(burn, (window.end - now) // _MILLISECOND)
+        last_day = money.spent_micro(session, cap, Window(now - _DAY, now))
+        spent, leased = purse.spent_micro(cap, window), purse.leased_micro(cap, window)
+        forecast = spent + leased + int(last_day * ((window.end - now) / _DAY))
         if forecast <= cap.cap_micro or not jobs.first_time(session, budget, window.start, "forecast", 100, now):
             return 0
         self.world.journal.emit(
             session, now, "budget.forecast", budget=budget.id, forecast_micro=forecast, cap_micro=cap.cap_micro,
-            spent_micro=purse.spent_micro(cap, window), at=window.end.isoformat(), command="frugald budgets",
+            spent_micro=spent, at=window.end.astimezone(purse.zone).isoformat(timespec="minutes"), command="frugald budgets",
         )
         return 1
 

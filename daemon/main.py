@@ -131,7 +131,7 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     return World(
         settings=settings, clock=clock, rng=rng, ids=ids, database=database, store=store,
-        journal=Journal(alerting(settings, database.install_id)),
+        journal=Journal(alerting(settings, lambda: database.install_id)),
         calls=ports.calls(control) if ports.calls else ThreadCalls(control.post),
         providers=ports.providers(providers) if ports.providers else providers,
         sources=ports.sources(sources) if ports.sources else sources,

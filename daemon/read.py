@@ -6,7 +6,9 @@ from typing import Protocol
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
+from config import gpus
 from daemon import jobs, money, sold_out
+from daemon.jobfile import JobSpec
 from daemon.models import Attempt, Budget, Job, Machine
 from daemon.snapshot import HeldJob, LiveMachine, Snapshot, WaitingJob
 from daemon.states import MACHINE_LIVE, AttemptState, JobState, MachineState
@@ -17,6 +19,9 @@ from pricing.history import Hazards
 from pricing.offer import Quota
 
 _MINUTE = timedelta(minutes=1)
+_WRITE_H = 1 / 60
+_WRITE_SHARE = 0.02
+"""How long a checkpoint blocks the job: a minute, or less where somebody wants them so often that it must be less."""
 
 
 class PriceView(Protocol):
@@ -76,9 +81,15 @@ def _work(world: World, job: Job) -> WorkView:
     if job.total_steps > 0 and job.checkpoint_step > 0:
         left = max(0.0, 1 - job.checkpoint_step / job.total_steps)
     hours = spec.work.hours * left if spec.work else None
-    interval = spec.checkpoint.interval.total_seconds() / 3600 if spec.checkpoint else None
-    return WorkView(hours=hours, on_gpu=spec.work.on if spec.work else "", checkpointed=spec.checkpoint is not None,
-                    interval_h=interval)
+    if spec.checkpoint is None:
+        return WorkView(hours=hours, on_gpu=_gpu_key(spec), checkpointed=False)
+    interval_h = spec.checkpoint.interval / timedelta(hours=1)
+    return WorkView(hours=hours, on_gpu=_gpu_key(spec), checkpointed=True, interval_h=interval_h,
+                    write_h=min(_WRITE_H, interval_h * _WRITE_SHARE))
+
+
+def _gpu_key(spec: JobSpec) -> str:
+    return gpus.matches(spec.work.on)[0].key if spec.work else ""
 
 
 def _held(session: Session) -> list[HeldJob]:

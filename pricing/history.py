@@ -10,7 +10,7 @@ from pricing.offer import Offer
 
 AGES_H = (1 / 3, 1.0)
 """Where the classes of age end: interruptions grow rarer with age, and steps at 20 minutes and an hour show it."""
-_RAREST = 1e-4  # interruptions an hour: a source that says `never` is believed until something happens
+_RAREST, _MOST_OFTEN = 1e-4, 3600.0  # interruptions an hour, whatever a source says: `never` waits for what happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Hazards:
 
     def rate(self, pool: str, advice: float | None = None) -> float:
         """Return interruptions an hour, over all ages; `advice` is the source's own figure."""
-        mean = self._prior.mean_life_h if advice is None else 1 / max(advice, _RAREST)
+        mean = self._prior.mean_life_h if advice is None else 1 / min(max(advice, _RAREST), _MOST_OFTEN)
         return self._learnt(self._pools.get(pool), mean)
 
     def rate_at(self, pool: str, age_h: float, advice: float | None = None) -> float:
@@ -65,7 +65,7 @@ class Hazards:
 
     def rates(self, rows: Mapping[str, int], advice: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return `rate` for many pools at once: `advice` by row, NaN for none, and the row of each pool by its name."""
-        found = np.maximum(np.where(np.isnan(advice), 1 / self._prior.mean_life_h, advice), _RAREST)
+        found = np.clip(np.where(np.isnan(advice), 1 / self._prior.mean_life_h, advice), _RAREST, _MOST_OFTEN)
         for pool, seen in self._pools.items():
             if pool in rows:
                 found[rows[pool]] = self._learnt(seen, 1 / found[rows[pool]])

@@ -19,7 +19,9 @@ LIMIT = 100
 _LONGEST_INTERVAL = 24.0  # hours between checkpoints, if the job leaves it to us
 _UNKNOWN_HOURS = 4.0  # of V100 work: how long a job without checkpoints is taken to be when nobody said
 _DISK_UNIT = parse_memory("100GB")
-_MOST = 2.0**62  # micro-units: what can't be finished costs this
+_LEAST_HOURS = 0.01  # of work: there is always something to do
+_FOREVER = 1e9  # hours: what can't be finished takes this long
+_MOST = 2.0**62  # micro-units, the largest amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def _sums(columns: Columns, rows: NDArray[np.intp], work: cost.WorkView, hazards
     fast = _speed(columns, need)[rows]
     hazard = hazards.rates(columns.rows, columns.advice)[rows]
     restart = columns.boot_h[rows] + work.restore_h
-    hours = None if work.hours is None else work.hours * speed(work.on_gpu)
+    hours = None if work.hours is None else max(work.hours * speed(work.on_gpu), _LEAST_HOURS)
     each, total = _hours(fast, hazard, restart, columns.notice_h[rows] >= work.write_h, work, hours)
     disk = columns.disk_hourly[rows] * (need.disk / _DISK_UNIT)
     return _Sums(fast, hazard, columns.hourly[rows] + disk, each, total)
@@ -92,13 +94,20 @@ def _hours(
     """Return the hours that machines run for one hour of work, and for all of it. The price of an hour is one here."""
     if not work.checkpointed:
         length = _UNKNOWN_HOURS if hours is None else hours
-        whole = np.asarray(cost.without_checkpoints(1.0, fast, hazard, length, restart))
-        return whole / length, whole if hours is not None else whole / length
+        whole = cost.without_checkpoints(1.0, fast, hazard, length, restart)
+        return _finite(whole / length), _finite(whole if hours is not None else whole / length)
     interval = work.interval_h or np.minimum(cost.best_interval(hazard, work.write_h), _LONGEST_INTERVAL)
-    kinds = (cost.per_work_hour_with_notice, cost.per_work_hour)
-    with_notice, without = (kind(1.0, fast, hazard, interval, work.write_h, restart) for kind in kinds)
-    each = np.where(warned, with_notice, without)
-    return each, each if hours is None else np.asarray(cost.whole_job(1.0, each, hours, hazard, restart))
+    with np.errstate(over="ignore"):
+        saved, lost = (
+            kind(1.0, fast, hazard, interval, work.write_h, restart)
+            for kind in (cost.per_work_hour_with_notice, cost.per_work_hour)
+        )
+    each = _finite(np.where(warned, saved, lost))
+    return each, each if hours is None else _finite(cost.whole_job(1.0, each, hours, hazard, restart))
+
+
+def _finite(hours: cost.Real) -> Floats:
+    return np.minimum(hours, _FOREVER)
 
 
 def _ranked(book: PriceBook, row: int, n: int, sums: _Sums, *, known: bool) -> Ranked:
@@ -125,5 +134,5 @@ def _why(offer: Offer, n: int, sums: _Sums) -> Reason:
 
 
 def _micro(amount: Floats) -> NDArray[np.int64]:
-    """Round money up to whole micro-units; what is infinite becomes more than anybody has."""
+    """Round money up to whole micro-units."""
     return np.ceil(np.minimum(amount, _MOST)).astype(np.int64)

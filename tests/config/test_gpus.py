@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import gpus
+from config import gpu_table, gpus
 from config.gpus import Gpu, UnknownGpu, all_gpus, find, identify, matches, slice_in, slice_of, sold_as, supports_cuda
 
 FACTS = tomllib.loads(Path(gpus.__file__).with_name("gpus.toml").read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def test_the_formula_is_within_a_quarter_of_what_was_measured() -> None:
     errors = []
     for gpu in all_gpus():
         if gpu.speed_source == "measured":
-            guess = gpus._prior(FACTS["gpus"][gpu.key]["rate"]) / gpus._prior(reference)
+            guess = gpu_table.prior(FACTS["gpus"][gpu.key]["rate"]) / gpu_table.prior(reference)
             errors.append(abs(guess / gpu.speed - 1))
     assert len(errors) >= 13
     assert max(errors) < 0.3

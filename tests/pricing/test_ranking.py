@@ -108,7 +108,20 @@ def test_what_can_never_be_finished_comes_last_and_has_a_figure() -> None:
     hopeless = replace(SPOT, pool=replace(SPOT.pool, type="hopeless"), hazard_per_hour=3.0)
     found = ranked(hopeless, SPOT, work=WorkView(hours=500), need=Need(spot="yes"))
     assert found[-1].offer.pool.type == "hopeless"
-    assert found[-1].expected_micro == 2**62
+    assert found[-1].expected_micro == USD * 10**9
+
+
+@pytest.mark.parametrize("hazard", [0.0, 1e-300, 5.0, 1e9, 1e300])
+@pytest.mark.parametrize("hours", [0.0, 1e-9, 3.0, 1e9])
+@pytest.mark.parametrize("work", [WorkView(checkpointed=True), WorkView(), SAVED, replace(SAVED, write_h=0.0)])
+def test_nothing_that_a_source_or_a_job_says_breaks_the_sums(hazard: float, hours: float, work: WorkView) -> None:
+    odd = replace(SPOT, hazard_per_hour=hazard, boot=timedelta(hours=2), notice=timedelta(minutes=1))
+    owned = replace(OWNED, hazard_per_hour=hazard)
+    found = ranked(odd, owned, work=replace(work, hours=hours), need=Need(spot="yes"))
+    assert [one.offer.pool.type for one in found] == ["owned", "spot"]
+    assert found[0].expected_micro == 0
+    assert 0 < (found[1].expected_hours or 0) <= 1e9
+    assert found[1].expected_micro
 
 
 def test_a_notice_that_is_long_enough_makes_spot_cheaper() -> None:

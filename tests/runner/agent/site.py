@@ -71,6 +71,7 @@ class Rented:
     notice: str | None = None
     agent: subprocess.Popen[bytes] | None = None
     words: int = 0
+    launcher: list[str] = field(default_factory=lambda: [PYTHON, "-P", "-m", "runner.agent"])
 
     def __post_init__(self) -> None:
         self.store: Store = open_store(f"file://{self.base}/store")
@@ -96,7 +97,7 @@ class Rented:
         self.disk.mkdir(exist_ok=True)
         address = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.agent = subprocess.Popen(
-            [PYTHON, "-P", "-m", "runner.agent", "--store", self.store.url, "--machine", MACHINE, "--folder", str(self.disk),
+            [*self.launcher, "--store", self.store.url, "--machine", MACHINE, "--folder", str(self.disk),
              "--metadata", address, "--pace", str(self.pace)],
             env=os.environ | {"OMP_NUM_THREADS": "1"} | self.environment, start_new_session=True, cwd=self.base,
         )  # fmt: skip
