@@ -54,7 +54,7 @@ class Selection:
 
 
 class PriceBook:
-    """An immutable set of offers, one for each pool and in the order of their names; a new one is made after each poll."""
+    """Offers that never change, one for each pool and in the order of their names; made anew after each poll."""
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         """Take the newest offer of each pool; of two of the same age, the later in the sequence."""
@@ -75,8 +75,8 @@ class PriceBook:
     ) -> Selection:  # fmt: skip
         """Return the offers that satisfy every hard condition of `need`; the others are counted by their first miss.
 
-        `closed` are pools, families and clouds that are left alone for a while; `checkpointed` says whether the job goes
-        on after an interruption instead of starting from zero.
+        `closed` are pools, families and clouds that are left alone for a while; `checkpointed` says whether the job
+        goes on after an interruption instead of starting from zero.
         """
         question = Question(need, now, closed, stale_after, quotas, checkpointed)
         left = np.ones(len(self), dtype=bool)

@@ -1,4 +1,4 @@
-"""Offers turned on their side: one numpy array per property, so that sixty thousand are looked at in a few milliseconds."""
+"""Offers turned on their side: an array per property, to look at sixty thousand in a few milliseconds."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Labels(Generic[Name]):
 
 
 class Columns:
-    """The columns of some offers, row by row in the order given. Memory in bytes, prices in micro-units, times in Unix seconds."""
+    """The columns of offers, in the order given: memory in bytes, prices in micro-units, times in Unix seconds."""
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = offers
@@ -107,7 +107,7 @@ class Columns:
 
     @cached_property
     def advice(self) -> Floats:
-        """Return the sources' own interruption rates; where they name none, NaN for spot, else how often hardware fails."""
+        """Return the sources' own interruption rates; without one, NaN for spot, else how often hardware fails."""
         named = np.array([o.hazard_per_hour for o in self.offers], dtype=float)  # None becomes NaN
         return np.where(np.isnan(named) & ~self.spot, _HARDWARE_HAZARD * np.maximum(self.gpus, 1), named)
 

@@ -7,7 +7,7 @@ from pricing.offer import Offer
 
 
 def free_now(owned: Offer, used: int, now: datetime) -> Offer:
-    """Return the offer of `owned.free` machines in all with what is free of them while `used` run: none after its end."""
+    """Return an offer of `owned.free` machines in all with what is free while `used` run; none after its end."""
     ended = owned.ends is not None and owned.ends <= now
     return replace(owned, free=0 if ended else max(0, (owned.free or 0) - used), as_of=now)
 
@@ -15,6 +15,6 @@ def free_now(owned: Offer, used: int, now: datetime) -> Offer:
 def break_even(reserved_hourly_micro: int, on_demand_hourly_micro: int) -> float:
     """Return the share of its hours that reserved capacity must be in use to be cheaper than on demand.
 
-    Above 1 it never is. `on_demand_hourly_micro` is what the same work costs otherwise: on spot, its cost an hour of work.
+    Above 1 it never is. `on_demand_hourly_micro` is what the same work costs otherwise, on spot with lost work.
     """
     return reserved_hourly_micro / on_demand_hourly_micro

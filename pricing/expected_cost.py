@@ -1,4 +1,4 @@
-"""What work costs in truth: price, speed, boot, restore, checkpoint writes and lost work (docs/choosing.md has the sums).
+"""What work costs in truth: price, speed, boot, restore, checkpoint writes, lost work (docs/choosing.md).
 
 Times are hours, rates are per hour, money is whatever unit the price is in; every argument may be a number or a numpy
 array. The formulas come from renewal theory, where a machine's life is one cycle; see J. T. Daly, "A higher order
@@ -74,7 +74,7 @@ def without_checkpoints(price: Real, speed: Real, hazard: Real, work: Real, rest
 
 
 def interruptions(hazard: Real, billed_hours: Real) -> Real:
-    """Return how many interruptions to expect in the hours that machines run (by Wald's identity, the last life included)."""
+    """Return how many interruptions to expect in the hours that machines run (Wald's identity)."""
     return hazard * billed_hours
 
 

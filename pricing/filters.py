@@ -19,7 +19,7 @@ from pricing.need import Need
 from pricing.offer import Quota
 
 Closed = Mapping[str, tuple[datetime, str]]
-"""What is left alone for a while: the name of a pool, a family (`cloud/region/family/market`) or a cloud; until when, why."""
+"""What is left alone for a while: a pool, a family (`cloud/region/family/market`) or a cloud; until when, why."""
 Values = dict[str, Value]
 _SHORTEST_STAY = timedelta(hours=1)  # owned capacity that ends sooner isn't worth a boot
 _SHOWN = 6  # names in one sentence
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One condition. `keep` returns None when the need doesn't ask; `values` fill its sentences from the rows before it."""
+    """One condition: `keep` returns None when the need doesn't ask; `values` fill its sentences from what was left."""
 
     name: str
     keep: Callable[[Columns, Question], Mask | None]

@@ -10,7 +10,8 @@ from pricing.offer import Offer
 
 AGES_H = (1 / 3, 1.0)
 """Where the classes of age end: interruptions grow rarer with age, and steps at 20 minutes and an hour show it."""
-_RAREST, _MOST_OFTEN = 1e-4, 3600.0  # interruptions an hour, whatever a source says: `never` waits for what happens
+_MOST_OFTEN = 3600.0  # interruptions an hour, whatever a source says
+_LONGEST_H = 1000.0  # hours that an assumption counts for at most, so that `never` gives way to what happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class _Seen:
 class Hazards:
     """Interruption rates by pool and age: a Gamma prior, and what was seen.
 
-    rate = (interruptions + a) / (hours + a m): m is the mean life that the pool's source names, else the prior's, and a
-    the prior's weight. A machine that was given back counts for the hours it lived.
+    rate = (interruptions + h u) / (hours + h): u is the rate that the pool's source names, else the prior's, and h the
+    hours in which it makes as many interruptions as the prior's weight. Machines that were given back count for their hours.
     """
 
     def __init__(self, observations: Iterable[Observation], prior: Prior = Prior()) -> None:
@@ -56,24 +57,26 @@ class Hazards:
 
     def rate(self, pool: str, advice: float | None = None) -> float:
         """Return interruptions an hour, over all ages; `advice` is the source's own figure."""
-        mean = self._prior.mean_life_h if advice is None else 1 / min(max(advice, _RAREST), _MOST_OFTEN)
-        return self._learnt(self._pools.get(pool), mean)
+        assumed = 1 / self._prior.mean_life_h if advice is None else min(advice, _MOST_OFTEN)
+        return self._learnt(self._pools.get(pool), assumed)
 
     def rate_at(self, pool: str, age_h: float, advice: float | None = None) -> float:
-        """Return interruptions an hour for a machine of this age; what isn't known of the age is taken from the pool."""
-        return self._learnt(self._ages.get((pool, _age_class(age_h))), 1 / self.rate(pool, advice))
+        """Return interruptions an hour at this age; what isn't known of the age is taken from the pool."""
+        return self._learnt(self._ages.get((pool, _age_class(age_h))), self.rate(pool, advice))
 
     def rates(self, rows: Mapping[str, int], advice: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return `rate` for many pools at once: `advice` by row, NaN for none, and the row of each pool by its name."""
-        found = np.clip(np.where(np.isnan(advice), 1 / self._prior.mean_life_h, advice), _RAREST, _MOST_OFTEN)
+        found = np.minimum(np.where(np.isnan(advice), 1 / self._prior.mean_life_h, advice), _MOST_OFTEN)
         for pool, seen in self._pools.items():
             if pool in rows:
-                found[rows[pool]] = self._learnt(seen, 1 / found[rows[pool]])
+                found[rows[pool]] = self._learnt(seen, found[rows[pool]])
         return found
 
-    def _learnt(self, seen: _Seen | None, mean_life_h: float) -> float:
-        seen, weight = seen or _Seen(), self._prior.weight
-        return (seen.taken + weight) / (seen.hours + weight * mean_life_h)
+    def _learnt(self, seen: _Seen | None, assumed: float) -> float:
+        if seen is None:
+            return assumed
+        hours = min(self._prior.weight / assumed, _LONGEST_H) if assumed else _LONGEST_H
+        return (seen.taken + hours * assumed) / (seen.hours + hours)
 
     def _note(self, one: Observation) -> None:
         hours = max(one.age_s, 0.0) / 3600

@@ -7,7 +7,7 @@ from pricing.offer import Market, Offer
 
 _MOST = 2**53  # micro-units an hour, nine billions
 _SAME = 1.1
-"""A jump is believed when the next poll shows the new price again, give or take this factor: spot prices keep moving."""
+"""A jump is believed when the next poll shows it again, give or take this factor: spot prices keep moving."""
 
 
 def sift(
@@ -41,7 +41,7 @@ def _not_a_price(offer: Offer) -> bool:
 
 
 def _free_of_charge(offer: Offer) -> bool:
-    """Say whether something that nobody owns costs nothing: capacity that is only sold in blocks is listed like that."""
+    """Say whether what nobody owns costs nothing: capacity that is only sold in blocks is listed like that."""
     return offer.hourly_micro == 0 and offer.pool.market is not Market.RESERVED
 
 

@@ -19,6 +19,7 @@ LIMIT = 100
 _LONGEST_INTERVAL = 24.0  # hours between checkpoints, if the job leaves it to us
 _UNKNOWN_HOURS = 4.0  # of V100 work: how long a job without checkpoints is taken to be when nobody said
 _DISK_UNIT = parse_memory("100GB")
+_RAREST = 1e-4  # interruptions an hour, for a sentence that names the hours between two
 _LEAST_HOURS = 0.01  # of work: there is always something to do
 _FOREVER = 1e9  # hours: what can't be finished takes this long
 _MOST = 2.0**62  # micro-units, the largest amount
@@ -129,7 +130,7 @@ def _why(offer: Offer, n: int, sums: _Sums) -> Reason:
         "per_work_hour_micro": int(_micro(sums.hourly[n] * sums.each[n])),
         "sticker_hourly_micro": offer.hourly_micro,
         "speed": f"{sums.speed[n]:.2g}",
-        "life_s": 3600 / max(float(sums.hazard[n]), 1e-4),
+        "life_s": 3600 / max(float(sums.hazard[n]), _RAREST),
     })  # fmt: skip
 
 

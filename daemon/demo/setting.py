@@ -26,7 +26,7 @@ quiet = "500ms"
 [lease]               # an hour's lease would never end while you watch: these are a few seconds long
 length = "14s"
 longest = "25s"
-shortest = "7s"
+shortest = "5s"
 boot = "25s"
 end = "2s"
 
@@ -34,7 +34,7 @@ end = "2s"
 every = "5s"
 
 [clouds.sandbox]
-seed = 7
+seed = 39
 boot = "1s"
 notice = "8s"
 interruptions = false # the demo asks for the one that you will see

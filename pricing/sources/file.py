@@ -33,7 +33,7 @@ class _Reading:
 class FileSource:
     """Offers of one price list; `docs/prices.md` names its columns.
 
-    A spot price is as old as its `as_of`, or as the file. A price on demand without `as_of` holds as long as the file says so.
+    A spot price is as old as its `as_of`, or as the file. Others without `as_of` hold for as long as they stand there.
     """
 
     def __init__(

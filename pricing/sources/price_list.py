@@ -53,7 +53,7 @@ class Currency:
         return Decimal(str(self.rates[native]))
 
     def convert(self, money: Money) -> int:
-        """Return an amount in micro-units of the accounting currency, rounded. Raises ValueError where no rate is set."""
+        """Return micro-units of the accounting currency, rounded. Raises ValueError where no rate is set."""
         micro = round(money.micro * self.rate(money.currency))
         if abs(micro) > _MOST:
             raise ValueError(f"{money} is more money than can be counted here")
@@ -97,7 +97,7 @@ class _Row:
 def read_rows(
     rows: Iterable[tuple[int, Mapping[str, str] | str]], currency: Currency, modified: datetime
 ) -> list[Listed]:
-    """Return the offers of rows, each with its line; a row that couldn't even be split into cells is the sentence that says so.
+    """Return the offers of rows, each with its line; a row without cells is the sentence that says what is wrong.
 
     `modified` dates spot prices that name no time of their own. Raises PriceListError with everything that is wrong.
     """
@@ -173,7 +173,7 @@ def _known(name: str, count: float, memory: int) -> tuple[str, float, int]:
 
 
 def _free(row: _Row, market: Market) -> int | None:
-    """Return the owned count of a reserved row, which it must have, and how many others can be had, if the list says so."""
+    """Return how many a reserved row owns, which it must say, and how many others can be had, if it says so."""
     if market is not Market.RESERVED:
         return row.read("free", _whole, None)
     if "count" not in row.cells:
@@ -194,7 +194,7 @@ def _refuse_twins(listed: Sequence[Listed], errors: list[str]) -> None:
 
 
 def _with_ceilings(listed: Sequence[Listed], errors: list[str]) -> list[Listed]:
-    """Give each offer the most that its hour can cost: for spot the highest price on demand of its type in its region."""
+    """Give each offer the most its hour can cost: for spot the highest on-demand price of its type and region."""
     on_demand: dict[tuple[str, str, str], int] = {}
     for one in listed:
         if one.offer.pool.market is Market.ON_DEMAND:

@@ -59,7 +59,7 @@ class Agent:
         horizon = Horizon(Term(self._given.machine, boot.guard_s, self._booted_at), self._clock)
         mail = Mail(
             self._store, self._given.machine, horizon, self._given.folder / GUARD, gpus.reader(), self._clock,
-            self._pace.status_s,
+            self._booted_at, self._pace.status_s,
         )  # fmt: skip
         attempts = [Attempt(self._site(horizon), str(job), int(number)) for job, number in boot.attempts]
         mail.attempts = attempts
@@ -91,7 +91,7 @@ class Agent:
             return Stop("agent_stopped", save=self._signals == 1)
         if horizon.noticed:
             return Stop("notice")
-        if now >= horizon.term.save_at(tail_s, upload_s):
+        if now >= horizon.term.save_at(tail_s + self._pace.closing_s, upload_s):
             return Stop("lease")
         return None
 

@@ -101,14 +101,13 @@ class Attempt:
         outputs = Outputs(
             self._site.store, self.job, places.work, places.outputs, order.outputs, self.report, self._site.clock
         )
-        step = self._restore(places, command, shelf, outputs)
-        self._mirror = Mirror(
-            places.checkpoints, Stage(places.checkpoints, places.staging), shelf, self.report, self._site.clock,
-            self._site.pace,
-        )  # fmt: skip
-        self._mirror.begin(step)
+        stage = Stage(places.checkpoints, places.staging)
+        mirror = Mirror(places.checkpoints, stage, shelf, self.report, self._site.clock, self._site.pace)
+        mirror.leave_out_present()
+        mirror.begin(self._restore(places, command, shelf, outputs))
         self._check()
-        return Work(self._site, order, places, self, self._mirror, outputs).run(self.number, command)
+        self._mirror = mirror
+        return Work(self._site, order, places, self, mirror, outputs).run(self.number, command)
 
     def _set_up(self, order: JobOrder, places: Places) -> None:
         """Fetch the code and run `setup`. Raises Stopped, SetupFailed, CodeError."""
@@ -173,7 +172,7 @@ class Attempt:
         """Call the store until it answers or there is no time left; then the log says so."""
         try:
             self._patience.call(work, self._site.last_upload_at)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self.log.say(f"given up: {error}")
 
     def _ship(self) -> None:

@@ -10,15 +10,15 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.agent.whole import SUFFIXES
 
 _SDK = re.compile(r"ckpt-(\d+)\.(json|pt)")
-_STEP = re.compile(r"(?:step|iter|iteration|checkpoint|ckpt)s?[-_=]?(\d+)", re.IGNORECASE)
-_EPOCH = re.compile(r"(?:epoch|ep)s?[-_=]?(\d+)", re.IGNORECASE)
+_STEP = re.compile(r"(?<![a-z])(?:(?:global_?)?step|iter|iteration|checkpoint|ckpt)s?[-_=]?(\d+)", re.IGNORECASE)
+_EPOCH = re.compile(r"(?<![a-z])(?:epoch|ep)s?[-_=]?(\d+)", re.IGNORECASE)
 _NEVER = re.compile(
     r"\.tmp.*|\.nfs.*|.*~|.*\.(tmp|temp|part|partial|lock|incomplete|swp|log)|events\.out\.tfevents.*|__pycache__",
     re.IGNORECASE,
@@ -66,12 +66,17 @@ class Found:
         return self.files + self.loose
 
 
-def look(folder: Path) -> list[Found]:
-    """Return what lies in `folder`, the newest first. What goes away meanwhile is left out."""
+def everything(folder: Path) -> frozenset[Seen]:
+    """Return every file under `folder` as it is now."""
+    return frozenset(_walk(folder, ""))
+
+
+def look(folder: Path, left_out: frozenset[Seen] = frozenset()) -> list[Found]:
+    """Return what lies in `folder` except `left_out`, the newest first. What goes away meanwhile is left out, too."""
     entries = [entry for entry in _entries(folder) if not _NEVER_ON_TOP.fullmatch(entry.name)]
     if any(entry.name.endswith(_DCP_PART) for entry in entries):  # the folder is itself one checkpoint
-        return [_group(".", list(_walk(folder, "")), folders=True)]
-    sdk, numbered, loose = _sorted_out(folder, entries)
+        return [_group(".", [seen for seen in _walk(folder, "") if seen not in left_out], folders=True)]
+    sdk, numbered, loose = _sorted_out(folder, entries, left_out)
     found = [*sdk, *(_group(name, files, folders="/" in files[0].path) for name, files in numbered.items())]
     found.sort(key=lambda one: (one.changed_ns, one.step or -1), reverse=True)
     return _with_loose(found, loose)
@@ -92,17 +97,18 @@ def has_key(name: str) -> bool:
 
 
 def _sorted_out(
-    folder: Path, entries: Iterable[os.DirEntry[str]]
+    folder: Path, entries: list[os.DirEntry[str]], left_out: frozenset[Seen]
 ) -> tuple[list[Found], dict[str, list[Seen]], list[Seen]]:
     """Return the SDK's pairs, the files of each numbered checkpoint by its number, and all other files."""
     sdk: list[Found] = []
     numbered: dict[str, list[Seen]] = defaultdict(list)
     loose: list[Seen] = []
+    sdk_writes = any(_SDK.fullmatch(entry.name) and entry.name.endswith(".json") for entry in entries)
     for entry in entries:
-        if _SDK.fullmatch(entry.name):
+        if sdk_writes and _SDK.fullmatch(entry.name):
             sdk += _sdk(folder, entry.name)
             continue
-        files = list(_files(folder, entry, entry.name))
+        files = [seen for seen in _files(folder, entry, entry.name) if seen not in left_out]
         match = _STEP.search(entry.name) or _EPOCH.search(entry.name)
         if files:
             (numbered[match[0]] if match else loose).extend(files)
@@ -129,7 +135,9 @@ def _group(name: str, files: list[Seen], *, folders: bool) -> Found:
     last = {path.rpartition("/")[2] for path in names}
     parts = {path.rpartition("/")[0] for path in names if path.endswith(_DCP_PART)}
     whole = {place for place in parts if (f"{place}/{_DCP_LAST}" if place else _DCP_LAST) in names}
-    quiets = _AT_ONCE if parts else _LONG if folders and _HF_LAST not in last else _USUAL
+    # The SDK's first file stands alone until it has been read back; elsewhere the name means nothing.
+    may_grow = (folders and _HF_LAST not in last) or any(_SDK.fullmatch(path) for path in names)
+    quiets = _AT_ONCE if parts else _LONG if may_grow else _USUAL
     step = _STEP.search(name)
     return Found(
         name, tuple(files), step=int(step[1]) if step else None, quiets=quiets,

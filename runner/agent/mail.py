@@ -18,7 +18,7 @@ class Mail:
 
     def __init__(
         self, store: Store, machine: str, horizon: Horizon, guard: Path, gpus: Callable[[], list[dict[str, Any]]],
-        clock: Clock, status_s: float,
+        clock: Clock, booted_at: float, status_s: float,
     ) -> None:  # fmt: skip
         """Move the guest's timer by the file `guard` with each lease."""
         self._store = store
@@ -28,7 +28,8 @@ class Mail:
         self._gpus = gpus
         self._clock = clock
         self._status_s = status_s
-        self._booted_at = clock.monotonic()
+        self._booted_at = booted_at
+        self._guarded = horizon.term.ends_at  # what the guest's timer stands at
         self._seq = 0
         self._written: dict[str, tuple[AttemptStatus, float]] = {}
         self._noticed: set[str] = set()
@@ -74,8 +75,12 @@ class Mail:
 
     def _lease(self) -> None:
         lease = self._read(machine_key(self._machine, "lease.json"), Lease.from_json)
-        if lease and self._horizon.term.take(lease):
-            write_guard(self._guard, self._horizon.term.ends_at - self._clock.monotonic())
+        if lease:
+            self._horizon.term.take(lease)
+        ends_at = self._horizon.term.ends_at
+        if ends_at != self._guarded:
+            write_guard(self._guard, ends_at - self._clock.monotonic())
+            self._guarded = ends_at
 
     def _command(self, attempt: Attempt) -> None:
         command = self._read(attempt_key(attempt.job, attempt.number, "command.json"), Command.from_json)

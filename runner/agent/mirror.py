@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from config.clock import Clock
-from runner.agent.found import Found, Seen, look
+from runner.agent.found import Found, Seen, everything, look
 from runner.agent.pace import Pace
 from runner.agent.report import Report
 from runner.agent.shelf import Shelf, Staged
@@ -11,6 +11,7 @@ from runner.agent.stage import NotWhole, Stage
 from runner.agent.whole import SUFFIXES, reads_whole
 
 _HUNGRY = 10  # quiet times
+_TIME_TO_TIDY_S = 5.0
 _SECOND_NS = 1_000_000_000
 
 
@@ -25,6 +26,7 @@ class Mirror:
         self._report = report
         self._clock = clock
         self._pace = pace
+        self._left_out: frozenset[Seen] = frozenset()
         self._taken: dict[tuple[Seen, ...], tuple[Seen, ...]] = {}  # files of a checkpoint -> its loose files
         self._refused: tuple[Seen, ...] = ()
         self._watched: dict[str, tuple[tuple[Seen, ...], float, int]] = {}  # files, since when, the job's step then
@@ -34,9 +36,13 @@ class Mirror:
         self._sent_bytes = 0
         self.newest: tuple[int, int] | None = None  # step, and when its newest file was changed (ns since 1970)
 
+    def leave_out_present(self) -> None:
+        """Leave out for good what lies in the folder now and doesn't change: it came with the code."""
+        self._left_out = everything(self._folder)
+
     def begin(self, step: int) -> None:
-        """Count what lies in the folder now as known: it came from the store, at `step`, or with the code."""
-        self._taken = {found.files: found.loose for found in look(self._folder)}
+        """Count what lies in the folder now as known: it came from the store, at `step`."""
+        self._taken = {found.files: found.loose for found in self._look()}
         self._step = step
         self._fed_at = self._clock.monotonic()
 
@@ -51,7 +57,7 @@ class Mirror:
         return self._shelf.bytes_per_s
 
     def round(self) -> None:
-        """Take the newest checkpoint that is complete, if it isn't in the store yet. Raises StoreError."""
+        """Take the newest checkpoint that is complete, if it isn't in the store yet. Raises StoreError, OSError."""
         now = self._clock.monotonic()
         for found in self._news(now):
             if (self._settled(found, now) or self._hungry(found, now)) and self._take(found, self._quiet(found.beside)):
@@ -59,23 +65,30 @@ class Mirror:
                 return
 
     def last_look(self, until: float, killed_at: float | None) -> None:
-        """Take what the job left, now that none of it runs, if it can be sent before `until`. Raises StoreError.
+        """Take what the job left, now that none of it runs, if it can be sent before `until`. Raises StoreError, OSError.
 
         A job that was killed (at `killed_at`) may have been in the middle of a save, one that ended by itself was not.
         """
         for found in self._news(0.0):
             safe = killed_at is None or self._settled(found, killed_at) or _proven(self._folder, found)
             if safe and self._take(found, list(found.beside), until):
-                return
+                break
+        if killed_at is None and until - self._clock.monotonic() > _TIME_TO_TIDY_S:
+            self._shelf.tidy()
 
     def _news(self, now: float) -> list[Found]:
         """Return what is newer than what was taken last, and may be complete."""
-        found = look(self._folder)
+        found = self._look()
+        names = {one.name for one in found}
+        self._watched = {name: what for name, what in self._watched.items() if name in names}
         self._taken = {one.files: self._taken[one.files] for one in found if one.files in self._taken}
         known = next((i for i, one in enumerate(found) if self._is_taken(one)), len(found))
         for one in found[:known]:
             self._watch(one, now)
         return [one for one in found[:known] if not one.unfinished and one.main != self._refused]
+
+    def _look(self) -> list[Found]:
+        return [found for found in look(self._folder, self._left_out) if found.files]
 
     def _is_taken(self, found: Found) -> bool:
         # Loose files go with the newest checkpoint only: that an older one has none now is no news.
@@ -96,14 +109,14 @@ class Mirror:
         return now - self._fed_at >= _HUNGRY * self._pace.quiet_s and _proven(self._folder, found)
 
     def _take(self, found: Found, beside: list[Seen], until: float | None = None) -> bool:
-        """Send one checkpoint and say so; False when it turns out not to be one. Raises StoreError."""
+        """Send one checkpoint and say so; False when it turns out not to be one. Raises StoreError, OSError."""
         self._fed_at = self._clock.monotonic()  # whatever comes of it: the next try in haste is as far away
         try:
             files = self._stage.take(found, beside)
             if not self._in_time(files, until):
                 return True  # an older one isn't smaller
             return self._put(found, files)
-        except (NotWhole, OSError):
+        except (NotWhole, FileNotFoundError):
             self._refused = found.main  # until it changes
             return False
         finally:

@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
 _KILL_PAUSE_S = 0.01
-SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
+SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
 # They end by themselves when what they read from ends; killed before, they take its last words with them.
 PIPES = frozenset({"awk", "cat", "gawk", "grep", "head", "mawk", "sed", "tail", "tee", "tr", "ts"})
 

@@ -1,11 +1,10 @@
 """The job's command: started, watched, stopped in time, and judged by what is in the store."""
 
-import json
 import re
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -84,7 +83,7 @@ class Work:
                 killed_at = self._stop(program, stop)
         finally:
             self._end(program, by_itself=stop is None)
-        self._last_uploads(mirrors, stop, killed_at)
+        self._last_uploads(mirrors, killed_at)
         return self._verdict(program.exit_code, stop, stopped_ns)
 
     def _watch(self, program: Program) -> Stop | None:
@@ -105,7 +104,7 @@ class Work:
     def _stop(self, program: Program, stop: Stop) -> float | None:
         """Have the command save and end; return when it must be killed instead, None when it ended."""
         began = self._site.clock.monotonic()
-        if not stop.save:
+        if self._at_once():
             self._log.say("ending the job at once, as told")
             return began
         self._report.change(phase=Phase.SAVING)
@@ -115,13 +114,15 @@ class Work:
         )
         while program.ask(self._signal):
             now = self._site.clock.monotonic()
-            at_once = self._orders.stop is not None and not self._orders.stop.save
-            if at_once or now >= self._kill_at(began):
+            if self._at_once() or now >= self._kill_at(began):
                 self._log.say("the job has not ended in time and is killed")
                 return now
             self._report.read_progress(self._places.progress)
             self._site.clock.wait(threading.Event(), self._site.pace.poll_s / 4)
         return None
+
+    def _at_once(self) -> bool:
+        return self._orders.stop is not None and not self._orders.stop.save
 
     def _kill_at(self, began: float) -> float:
         """Return the end of the grace: early enough to send what was saved, if that can be sent at all."""
@@ -133,10 +134,13 @@ class Work:
         """Write the notice for the job; the daemon's copy goes with the next mail, so that nothing waits for the store."""
         in_s = max(0.0, in_s)
         notice = NoticeRecord(why, in_s, (self._site.clock.now() + timedelta(seconds=in_s)).isoformat())
-        part = self._places.notice.with_suffix(".part")
-        part.write_text(json.dumps(asdict(notice)))
-        part.replace(self._places.notice)
         self._report.notice = notice
+        part = self._places.notice.with_suffix(".part")
+        try:
+            part.write_bytes(notice.to_json())
+            part.replace(self._places.notice)
+        except OSError as error:  # a full disk: the signal still comes
+            self._log.say(f"the notice can't be written: {error}")
 
     def _end(self, program: Program, *, by_itself: bool) -> None:
         left = program.kill()
@@ -145,10 +149,13 @@ class Work:
         if by_itself and left:
             self._log.say(f"the job has ended, {left} processes that it left behind were killed")
 
-    def _last_uploads(self, mirrors: list[Repeated], stop: Stop | None, killed_at: float | None) -> None:
-        """Bring the last checkpoint and outputs into the store, the checkpoint first. A cancelled job saves nothing."""
-        stopped = [mirror.stop(self._site.last_upload_at()) for mirror in mirrors]
-        if stopped[0] and (stop is None or stop.save):
+    def _last_uploads(self, mirrors: list[Repeated], killed_at: float | None) -> None:
+        """Bring the last checkpoint and outputs into the store, the checkpoint first. A cancelled job sends nothing."""
+        until = 0.0 if self._at_once() else self._site.last_upload_at()
+        stopped = [mirror.stop(until) for mirror in mirrors]
+        if self._at_once():
+            return
+        if stopped[0]:
             self._attempt.try_to(lambda: self._mirror.last_look(self._site.last_upload_at(), killed_at))
         if stopped[1]:
             self._attempt.try_to(self._outputs.last_round)
@@ -160,7 +167,7 @@ class Work:
             return Verdict(Phase.SUCCEEDED, "finished", exit_code)
         if stop is None:
             return Verdict(Phase.FAILED, "failed", exit_code, bool(OUT_OF_MEMORY.search(self._log.tail)))
-        saved = stop.save and self._is_saved(stopped_ns)
+        saved = not self._at_once() and self._is_saved(stopped_ns)
         return Verdict(Phase.SAVED if saved else Phase.NOT_SAVED, stop.why, exit_code)
 
     def _is_saved(self, stopped_ns: int) -> bool:

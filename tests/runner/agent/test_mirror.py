@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +42,7 @@ class WatchedStore(MemoryStore):
         self.sent: list[str] = []
         self.failures = 0
         self.bytes_per_s = 0.0
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def put_file(self, key: str, path: Path) -> None:
         if self.failures:
@@ -127,9 +128,30 @@ def test_the_sdks_checkpoint_is_taken_at_once(bench: Bench) -> None:
 
 
 def test_the_sdks_checkpoint_without_its_manifest_is_none(bench: Bench) -> None:
+    bench.sdk(400, b"whole")
     bench.write("ckpt-500.pt", saved(b"state"))
     bench.rounds(60)
-    assert list(bench.store.list("")) == []
+    assert bench.names() == ["000000000400-0"]
+
+
+def test_another_script_may_name_its_files_like_the_sdk(bench: Bench) -> None:
+    bench.write("ckpt-500.pt", saved(b"state"))
+    bench.rounds(4)
+    assert bench.names() == []  # the SDK's first manifest may still come
+    bench.rounds(4)
+    assert bench.newest() == {"ckpt-500.pt": saved(b"state")}
+
+
+def test_what_came_with_the_code_is_no_part_of_a_checkpoint(bench: Bench) -> None:
+    bench.write("data/train.bin", b"large")
+    bench.write("train.py", b"code")
+    bench.write("edited.bin", b"before")
+    bench.mirror.leave_out_present()
+    bench.write("checkpoint.pth", saved(b"state"))
+    bench.clock.advance(1)
+    bench.write("edited.bin", b"after")
+    bench.rounds(8)
+    assert bench.newest() == {"checkpoint.pth": saved(b"state"), "edited.bin": b"after"}
 
 
 def test_the_sdks_checkpoint_with_other_bytes_is_none(bench: Bench) -> None:

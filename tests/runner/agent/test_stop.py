@@ -132,11 +132,11 @@ def test_without_a_daemon_the_machine_saves_and_ends_before_its_lease(rented: Re
     rented.start(RUNS["several lines"], code=TRAINING)
     status = rented.end(Phase.SAVED)
     assert status.ended_because == "lease"
-    assert 1.5 < CLOCK.monotonic() - began < 3.0
+    assert 1.0 < CLOCK.monotonic() - began < 3.0
 
 
 def test_a_lease_moves_the_end_and_the_guests_timer(rented: Rented) -> None:
-    rented.guard_s, rented.tail_s = 3.0, 0.5
+    rented.guard_s, rented.tail_s = 4.0, 0.5
     rented.start(RUNS["one line"], code=TRAINING)
     until(lambda: rented.status().step > 3)
     rented.lease(1, 30.0)
@@ -148,11 +148,11 @@ def test_a_lease_moves_the_end_and_the_guests_timer(rented: Rented) -> None:
     rented.lease(2, 2.0)  # not final: shortens nothing
     until(lambda: rented.beat().lease_seq == 2)
     assert rented.beat().lease_left_s > 20
-    rented.lease(3, 2.0, final=True)
+    rented.lease(3, 4.0, final=True)
     began = CLOCK.monotonic()
     assert rented.end(Phase.SAVED).ended_because == "lease"
-    assert CLOCK.monotonic() - began < 2.0
-    assert float(guard.read_text()) <= 2
+    assert CLOCK.monotonic() - began < 4.0
+    assert float(guard.read_text()) <= 4
 
 
 def test_a_store_that_is_away_stops_no_job_but_the_lease_does(rented: Rented) -> None:
