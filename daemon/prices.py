@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlmodel import Session, col, select, update
+from sqlmodel import Session, col, insert, select, update
 
 from daemon import money
 from daemon.models import Machine, PoolLife, PricePoint, SourceHealth
@@ -36,7 +36,8 @@ class Prices:
         self.hazards = Hazards(())
         self._offers: dict[str, Sequence[Offer]] = {}
         self._quotas: dict[str, Sequence[Quota]] = {}
-        self._suspects: dict[str, int] = {}  # a jump seen once: believed when it is seen again
+        self._last: dict[str, int] = {}  # the price last believed of each pool, however long ago
+        self._suspects: dict[str, dict[str, int]] = {}  # by source: a jump seen once is believed when it is seen again
         self._busy: set[str] = set()
 
     def run_once(self, now: datetime) -> dict[str, int]:
@@ -65,12 +66,12 @@ class Prices:
         self.world.wake()
 
     def _take_in(self, session: Session, source: PriceSource, answer: Answer, now: datetime) -> None:
-        last = {str(offer.pool): offer.hourly_micro for offer in self._offers.get(source.name, ())}
-        believed, doubted = sift(answer.offers, last, self.world.settings.prices.jump, self._suspects)
-        self._suspects = {k: v for k, v in self._suspects.items() if not k.startswith(f"{source.name}/")} | {
-            str(offer.pool): offer.hourly_micro for offer, _ in doubted}
+        settings = self.world.settings
+        rentable = [offer for offer in answer.offers if offer.pool.cloud in self.world.providers]
+        believed, doubted = sift(rentable, self._last, settings.prices.jump, self._suspects.get(source.name, {}), settings.currency)
+        self._suspects[source.name] = {str(offer.pool): offer.hourly_micro for offer, _ in doubted}
         self._offers[source.name], self._quotas[source.name] = believed, answer.quotas
-        self._remember(session, believed, last, now)
+        self._remember(session, believed, now)
         self._reprice(session, believed, now)
         health = session.get(SourceHealth, source.name) or SourceHealth(name=source.name)
         if health.reason:
@@ -88,13 +89,13 @@ class Prices:
         session.merge(SourceHealth(name=source.name, ok_at=health.ok_at, failed_at=now, reason=str(error) or "no answer",
                                    offers=health.offers, quarantined=health.quarantined))
 
-    @staticmethod
-    def _remember(session: Session, offers: Sequence[Offer], last: dict[str, int], now: datetime) -> None:
+    def _remember(self, session: Session, offers: Sequence[Offer], now: datetime) -> None:
         """Keep a row only where a price changed."""
-        changed = [PricePoint(pool=str(o.pool), at=now, hourly_micro=o.hourly_micro)
-                   for o in offers if last.get(str(o.pool)) != o.hourly_micro]
+        changed = {str(o.pool): o.hourly_micro for o in offers if self._last.get(str(o.pool)) != o.hourly_micro}
         if changed:
-            session.add_all(changed)
+            rows = [{"pool": pool, "at": now, "hourly_micro": price} for pool, price in changed.items()]
+            session.execute(insert(PricePoint), rows)
+        self._last |= changed
 
     def _reprice(self, session: Session, offers: Sequence[Offer], now: datetime) -> None:
         """Charge running spot machines at the old price up to now, and at the new one from here."""

@@ -37,5 +37,5 @@ def build_sources(settings: Settings, providers: Mapping[str, Provider]) -> tupl
     if settings.prices.files:
         from pricing.sources.file import FileSource
 
-        found += [FileSource(path) for path in settings.prices.files]
+        found += [FileSource(path, settings.currency, settings.rates) for path in settings.prices.files]
     return tuple(found)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from daemon.cli.event_line import line
 from daemon.database import open_reader
 from daemon.demo import report
 from daemon.demo.receiver import Receiver
-from daemon.demo.setting import EXAMPLES, DaemonProcess, write_settings
+from daemon.demo.setting import EXAMPLES, PACE, DaemonProcess, write_settings
 from daemon.inbox import submit_file
 from daemon.models import Installation
 from runner.providers.sandbox import SandboxCloud
@@ -52,14 +52,17 @@ class Demo:
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], None] = click.echo
+    examples: Path = EXAMPLES
     jobs: Sequence[str] = ("digits", "sweep")
+    pace: Mapping[str, str] = field(default_factory=lambda: PACE)
+    held: dict[str, Any] = field(default_factory=dict)  # the second job as it was held
     started: float = 0.0
 
     def __post_init__(self) -> None:
         """Build the parts; nothing runs yet."""
         self.receiver = Receiver(SECRETS)
         endpoints = [(name, self.receiver.url(name), secret) for name, secret in SECRETS.items()]
-        self.config = write_settings(self.folder, endpoints)
+        self.config = write_settings(self.folder, endpoints, self.pace)
         self.settings = load_settings(self.config, {})
         self.daemon = DaemonProcess(self.config)
         self.stopping = threading.Event()
@@ -76,7 +79,7 @@ class Demo:
         self.daemon.start()
         self._wait("the daemon to start", lambda: self._shown > 0)
         for name in self.jobs:
-            submit_file(self.settings.under_state(self.settings.inbox.folder), EXAMPLES / name)
+            submit_file(self.settings.under_state(self.settings.inbox.folder), self.examples / name)
             self.say(f"          dropped examples/{name} into the drop folder")
         self._wait("both jobs to end", self._jobs_ended)
         self._wait("every machine to be gone", lambda: not self._ask(lambda s: views.machines(s)))
@@ -121,7 +124,7 @@ class Demo:
         over = job["state"] == "held" and not any(m["job"] == job["id"] for m in self._ask(lambda s: views.machines(s)))
         if self._raised or not over:
             return
-        self._raised = True
+        self._raised, self.held = True, job
         words = ["budget", "set", f"job:{job['id']}/total", RAISED_TO]
         self.say(f"          $ frugald {' '.join(words[:-1])} '{RAISED_TO}'")
         done = subprocess.run(

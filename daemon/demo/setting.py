@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,11 +24,11 @@ every = "500ms"
 quiet = "500ms"
 
 [lease]               # an hour's lease would never end while you watch: these are a few seconds long
-length = "14s"
-longest = "25s"
-shortest = "5s"
-boot = "25s"
-end = "2s"
+length = "{length}"
+longest = "{longest}"
+shortest = "{shortest}"
+boot = "{boot}"
+end = "{end}"
 
 [prices]
 every = "5s"
@@ -95,9 +95,12 @@ class DaemonProcess:
             break
 
 
-def write_settings(folder: Path, endpoints: Sequence[tuple[str, str, str]]) -> Path:
-    """Write the demo's `frugald.toml`; `endpoints` are (name, url, secret). Returns its path."""
+PACE = {"length": "14s", "longest": "25s", "shortest": "5s", "boot": "25s", "end": "2s"}
+
+
+def write_settings(folder: Path, endpoints: Sequence[tuple[str, str, str]], pace: Mapping[str, str] = PACE) -> Path:
+    """Write the demo's `frugald.toml`; `endpoints` are (name, url, secret), `pace` its leases. Returns its path."""
     alerts = "".join(ALERT.format(name=name, url=url, secret=secret) for name, url, secret in endpoints)
     path = folder / "frugald.toml"
-    path.write_text(SETTINGS.format(folder=folder, alerts=alerts), encoding="utf-8")
+    path.write_text(SETTINGS.format(folder=folder, alerts=alerts, **pace), encoding="utf-8")
     return path

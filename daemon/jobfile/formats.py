@@ -106,7 +106,7 @@ def _measure(values: Any) -> None:  # noqa: ANN401
 
 
 def unsafe_values(values: Any, lines: Lines) -> Iterator[Problem]:  # noqa: ANN401
-    """Yield each word and text that hides unsafe characters behind escapes such as `\\u202e`."""
+    """Yield each word and text that hides unsafe characters behind escapes."""
     for path, value in _leaves(values, ()):
         for text in (path[-1:] if path else ()) + ((value,) if isinstance(value, str) else ()):
             if isinstance(text, str) and (unsafe := UNSAFE.search(text)):

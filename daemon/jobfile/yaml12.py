@@ -14,13 +14,11 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
-    Event,
     MappingEndEvent,
     MappingStartEvent,
     NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
 )
 
 from config.reason import Value
@@ -59,7 +57,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.lines: dict[Key, int] = {}
         self.line = 0
-        self._events: Iterator[Event] = YAML(typ="safe", pure=True).parse(StringIO(text))
+        self._events: Iterator[Any] = YAML(typ="safe", pure=True).parse(StringIO(text))
         self._count = 0
 
     def document(self) -> Any:  # noqa: ANN401 - any value
@@ -76,20 +74,18 @@ class _Reader:
                 value = self._value(event, ())
         return value
 
-    def _value(self, event: Event, path: Key) -> Any:  # noqa: ANN401
+    def _value(self, event: NodeEvent, path: Key) -> Any:  # noqa: ANN401
         self._look(event, path)
         if isinstance(event, MappingStartEvent):
             return self._table(path)
-        if isinstance(event, SequenceStartEvent):
-            return self._list(path)
-        return _scalar(event, path)
+        return _scalar(event, path) if isinstance(event, ScalarEvent) else self._list(path)
 
-    def _look(self, event: Event, path: Key) -> None:
+    def _look(self, event: NodeEvent, path: Key) -> None:
         self.line = event.start_mark.line + 1
         self._count += 1
         if isinstance(event, AliasEvent) or event.anchor:
             self._refuse("anchors")
-        if event.tag:
+        if getattr(event, "tag", None):
             self._refuse("tags")
         if len(path) > DEEPEST or self._count > MOST_VALUES:
             self._refuse("too_big", levels=DEEPEST, values=MOST_VALUES)
@@ -97,21 +93,21 @@ class _Reader:
     def _table(self, path: Key) -> dict[str, Any]:
         table: dict[str, Any] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
-            here = (*path, self._word(event, table))
-            self.lines[here] = self.line
-            table[here[-1]] = self._value(next(self._events), here)
+            word = self._word(event, table)
+            self.lines[*path, word] = self.line
+            table[word] = self._value(next(self._events), (*path, word))
         return table
 
-    def _word(self, event: Event, table: dict[str, Any]) -> str:
+    def _word(self, event: NodeEvent, table: dict[str, Any]) -> str:
         self._look(event, ())
-        if not isinstance(event, ScalarEvent) or not isinstance(_scalar(event, ("envs",)), str):
+        word = _scalar(event, ("envs",)) if isinstance(event, ScalarEvent) else None
+        if word is None:
             self._refuse("not_a_word")
-        word = str(event.value)
-        if word == "<<" and event.implicit[0]:
+        if word == "<<":
             self._refuse("merge")
         if word in table:
             self._refuse("twice", word=word)
-        return word
+        return str(word)
 
     def _list(self, path: Key) -> list[Any]:
         items: list[Any] = []
@@ -125,7 +121,7 @@ class _Reader:
         raise JobFileError([Problem.of_file(code, line=self.line, **values)])
 
 
-def _scalar(event: Event, path: Key) -> Any:  # noqa: ANN401
+def _scalar(event: ScalarEvent, path: Key) -> Any:  # noqa: ANN401
     text = str(event.value)
     if not event.implicit[0]:  # in quotes, or a block
         return text

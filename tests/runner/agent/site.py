@@ -104,7 +104,9 @@ class Rented:
 
     def start(self, run: str, *, restore: str = "", restore_step: int = -1, **order: Any) -> None:
         """Boot and give the start word at once."""
-        self.say("start", restore=restore, restore_step=restore_step, previous_attempts=self.attempt, hourly_micro=350_000)
+        self.say(
+            "start", restore=restore, restore_step=restore_step, previous_attempts=self.attempt, hourly_micro=350_000
+        )
         self.boot(run, **order)
 
     def say(self, do: str, **values: Any) -> None:

@@ -106,7 +106,9 @@ def test_lines_reach_the_store_while_the_job_runs(rented: Rented) -> None:
 
 
 def test_progress_is_told(rented: Rented) -> None:
-    rented.start(f'{PYTHON} -c "import frugald; frugald.progress(41, 100, loss=0.5)"; while [ ! -e go ]; do sleep 0.02; done')
+    rented.start(
+        f'{PYTHON} -c "import frugald; frugald.progress(41, 100, loss=0.5)"; while [ ! -e go ]; do sleep 0.02; done'
+    )
     until(lambda: rented.status().step == 41)
     status = rented.status()
     assert (status.total_steps, status.metrics) == (100, {"loss": 0.5})

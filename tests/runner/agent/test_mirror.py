@@ -94,7 +94,12 @@ class Bench:
 
     def sdk(self, step: int, data: bytes, *, digest: str | None = None) -> None:
         self.write(f"ckpt-{step}.pt", data)
-        told = {"step": step, "file": f"ckpt-{step}.pt", "size": len(data), "sha256": digest or sha256(data).hexdigest()}
+        told = {
+            "step": step,
+            "file": f"ckpt-{step}.pt",
+            "size": len(data),
+            "sha256": digest or sha256(data).hexdigest(),
+        }
         self.write(f"ckpt-{step}.json", json.dumps(told).encode())
 
     def rounds(self, seconds: float) -> None:
@@ -346,7 +351,10 @@ def test_a_failing_store_is_tried_again_and_nothing_is_sent_twice(bench: Bench) 
     assert bench.names() == ["000000000005-0"]
     bench.rounds(2)
     assert bench.names() == ["000000000005-0", "000000000006-0"]
-    assert sorted(bench.store.sent) == ["000000000006-0/0/checkpoint-6/b.bin", "000000000006-0/0/checkpoint-6/trainer_state.json"]
+    assert sorted(bench.store.sent) == [
+        "000000000006-0/0/checkpoint-6/b.bin",
+        "000000000006-0/0/checkpoint-6/trainer_state.json",
+    ]
 
 
 def test_the_step_is_the_one_told_when_the_file_was_written(bench: Bench) -> None:

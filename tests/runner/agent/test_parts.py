@@ -78,7 +78,12 @@ def test_the_save_starts_early_enough_but_not_before_half_of_the_lease() -> None
 
 
 leases = st.builds(
-    Lease, st.just("m-1"), st.integers(0, 20), st.integers(0, 8), st.floats(0, 1000), st.sampled_from([False, False, True])
+    Lease,
+    st.just("m-1"),
+    st.integers(0, 20),
+    st.integers(0, 8),
+    st.floats(0, 1000),
+    st.sampled_from([False, False, True]),
 )
 
 
@@ -88,7 +93,9 @@ def test_a_machine_never_ends_later_than_the_daemon_has_set_money_aside_for(give
     read_at = {beat: beat * 10 + 3 for beat in range(1, 8)}  # the daemon reads each beat a little after it was written
     for beat in read_at:
         found.wrote(beat, beat * 10)
-    latest = max([50.0, *(read_at[lease.beat_seq] + lease.length_s for lease in given_leases if lease.beat_seq in read_at)])
+    latest = max(
+        [50.0, *(read_at[lease.beat_seq] + lease.length_s for lease in given_leases if lease.beat_seq in read_at)]
+    )
     for lease in given_leases:
         before, final = found.ends_at, lease.final
         found.take(lease)

@@ -32,7 +32,9 @@ class Bench:
         listed: list[list[Any]] = []
         for path, data in files.items():
             self.store.put(f"{prefix}0/{path.replace('..', 'up').lstrip('/')}", data)
-            listed.append([path, len(data), sha256(data).hexdigest(), f"{prefix}0/{path.replace('..', 'up').lstrip('/')}"])
+            listed.append(
+                [path, len(data), sha256(data).hexdigest(), f"{prefix}0/{path.replace('..', 'up').lstrip('/')}"]
+            )
         self.store.put(prefix + MANIFEST, Manifest(JOB, attempt, step, listed, running_s=7.0).to_json())
         return prefix
 
@@ -42,7 +44,9 @@ class Bench:
         return manifest.step if manifest else None
 
     def files(self) -> dict[str, bytes]:
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
+        }
 
     def codes(self) -> list[str]:
         return [code for code, _ in self.report.status().warnings]

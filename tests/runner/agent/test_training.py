@@ -124,7 +124,9 @@ def test_a_damaged_checkpoint_is_passed_over(rented: Rented) -> None:
     run = "cat checkpoints/* ; true"
     rented.start("for i in 1 2; do echo state $i > checkpoints/step_$i.bin; sleep 0.5; done")
     rented.end(Phase.SUCCEEDED)
-    first, second = sorted(key.key for key in rented.store.list(job_key(JOB, "checkpoints/")) if key.key.endswith(".bin"))
+    first, second = sorted(
+        key.key for key in rented.store.list(job_key(JOB, "checkpoints/")) if key.key.endswith(".bin")
+    )
     rented.store.put(second, b"state X\n")
     other = next_attempt(rented, run)
     try:
@@ -158,7 +160,9 @@ def test_the_bundle_runs_by_itself(rented: Rented, tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_what_is_missing() -> None:
-    told = subprocess.run([PYTHON, "-P", "-m", "runner.agent", "--machine", "m"], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [PYTHON, "-P", "-m", "runner.agent", "--machine", "m"], capture_output=True, text=True, check=False
+    )
     assert told.returncode == 2
     assert "--store" in told.stderr
 
