@@ -32,7 +32,7 @@ _VENDOR_WORDS = re.compile(r"\b(nvidia|amd|tesla|geforce|quadro|instinct|radeon)
 _PART = re.compile(r"(?P<whole>.*\w)[\s*-]+(?P<share>\d{1,2}/[1-9]\d?)", re.ASCII)
 
 
-class UnknownGpu(ValueError):  # noqa: N818 - callers read `except UnknownGpu`
+class UnknownGpu(ValueError):
     """No GPU, or more than one, is meant by a name; `reason` says which and what to write instead."""
 
     def __init__(self, reason: Reason) -> None:

@@ -39,7 +39,7 @@ class Problem:
         )
 
 
-class BadSettings(Exception):  # noqa: N818 - callers read `except BadSettings`
+class BadSettings(Exception):
     """The settings can't be used; `errors` holds everything that is wrong with them, in the order of the file."""
 
     def __init__(self, errors: list[Problem]) -> None:

@@ -1,6 +1,7 @@
 """Keep the ledger up to date, and say when a budget's thresholds are crossed."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlmodel import Session, col, select
 
@@ -27,7 +28,7 @@ class Accounts:
             for machine in session.exec(select(Machine).where(col(Machine.state).in_(MACHINE_LIVE))):
                 if machine.charged_until and now - machine.charged_until >= self.world.settings.charge_every:
                     self._overrun(session, machine, now)
-                    charged += money.charge(session, machine, now, self.world.settings.zone) > 0
+                    charged += money.charge_seen(session, machine, now, self.world.settings.zone) > 0
             session.flush()
             purse = money.read_purse(session, now, self.world.settings.zone)
             alerts = sum(self._thresholds(session, purse, cap, now) for cap in purse.caps)
@@ -35,7 +36,8 @@ class Accounts:
 
     def _overrun(self, session: Session, machine: Machine, now: datetime) -> None:
         """Tell a person of a machine that outlived its lease: its cost goes on counting until it is gone."""
-        if machine.lease_until and now > machine.lease_until and machine.id not in self._overran:
+        overran = machine.lease_until and machine.seen_at and machine.seen_at > machine.lease_until
+        if overran and machine.id not in self._overran:
             self._overran.add(machine.id)
             self.world.journal.emit(session, now, "machine.leaked", machine=machine, cloud=machine.cloud,
                                     machine_there=machine.provider_id, command="frugald reap")
@@ -81,7 +83,7 @@ class Accounts:
         return 1
 
     @staticmethod
-    def _values(session: Session, budget: Budget, spent: int, leased: int) -> dict[str, int | str | None]:
+    def _values(session: Session, budget: Budget, spent: int, leased: int) -> dict[str, Any]:
         job = session.get(Job, budget.subject) if budget.scope == "job" else None
         return {
             "budget": budget.id, "spent_micro": spent, "leased_micro": leased, "cap_micro": budget.cap_micro,

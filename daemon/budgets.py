@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from config.reason import Reason
+from config.reason import Reason, Value
 from config.units import MS_PER_HOUR
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -85,7 +85,7 @@ class Shortfall:
     def reason(self) -> Reason:
         """Return the sentence for it."""
         left = self.cap.cap_micro - self.spent_micro - self.leased_micro
-        values = {"budget": self.cap.id, "spent_micro": self.spent_micro, "leased_micro": self.leased_micro,
+        values: dict[str, Value] = {"budget": self.cap.id, "spent_micro": self.spent_micro, "leased_micro": self.leased_micro,
                   "cap_micro": self.cap.cap_micro, "left_micro": left, "needed_micro": self.needed_micro}
         return Reason("budget.no_room", values)
 

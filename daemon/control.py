@@ -7,7 +7,7 @@ from typing import Protocol
 
 from daemon.database import Fenced
 from daemon.decide import decide
-from daemon.read import read_snapshot
+from daemon.read import PriceView, read_snapshot
 from daemon.record import record
 from daemon.world import World
 
@@ -24,7 +24,7 @@ class Loop(Protocol):
 class Decisions:
     """Reads, decides, records: the heart of the daemon in three lines."""
 
-    def __init__(self, world: World, prices: "PriceView") -> None:
+    def __init__(self, world: World, prices: PriceView) -> None:
         self.world = world
         self.prices = prices
 

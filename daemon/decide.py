@@ -6,7 +6,18 @@ from config.reason import Reason
 from config.units import parse_memory
 from daemon.budgets import Lease, Shortfall, window_of
 from daemon.snapshot import (
-    Candidate, HeldJob, Hold, Launch, LiveMachine, Plan, Release, Renewal, Skip, Snapshot, Stop, WaitingJob,
+    Candidate,
+    HeldJob,
+    Hold,
+    Launch,
+    LiveMachine,
+    Plan,
+    Release,
+    Renewal,
+    Skip,
+    Snapshot,
+    Stop,
+    WaitingJob,
 )
 from pricing.book import Selection
 from pricing.need import Need

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from enum import StrEnum
 
 from sqlmodel import Session, SQLModel, col, update
 

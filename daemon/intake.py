@@ -108,13 +108,13 @@ class Budgets:
                 if row.id not in wanted:
                     row.ended_at = now
             for budget_id, setting in wanted.items():
-                row = session.get(Budget, budget_id)
-                if row is not None and row.origin == "cli" and row.ended_at is None:
+                before = session.get(Budget, budget_id)
+                if before is not None and before.origin == "cli" and before.ended_at is None:
                     continue
                 session.merge(Budget(
                     id=budget_id, scope=setting.scope, subject=setting.subject, period=setting.period,
                     cap_micro=self.world.in_currency(setting.cap).micro, at_cap=setting.at_cap,
-                    thresholds=list(setting.thresholds), origin="settings", created_at=row.created_at if row else now,
+                    thresholds=list(setting.thresholds), origin="settings", created_at=before.created_at if before else now,
                 ))
 
 

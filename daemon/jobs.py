@@ -65,7 +65,7 @@ def end(
     world.journal.advance(session, attempt, AttemptState.ENDED, now=now, reason=reason, outcome=outcome, ended_at=now,
                           **values)
     machine = session.get_one(Machine, attempt.machine_id)
-    money.charge(session, machine, now, world.settings.zone)
+    money.charge_seen(session, machine, now, world.settings.zone)
     if not on_machine(session, machine.id):
         end_machine(world, session, machine, reason, now)
     if outcome != "never-started":
@@ -77,6 +77,8 @@ def end(
         _succeed(world, session, job, now)
     elif job.state == JobState.STOPPING:
         _cancelled(world, session, job, now)
+    elif outcome == "too-long":
+        _failed(world, session, job, attempt, reason, job.failures + 1, now)
     elif outcome == "failed" and not alive(session, job.id):
         _fail_or_retry(world, session, job, attempt, reason, now)
     elif job.state != JobState.HELD and not alive(session, job.id):
@@ -139,10 +141,14 @@ def reached(world: World, session: Session, job: Job, budget_id: str, start: dat
 
 def first_time(session: Session, budget: Budget, start: datetime, kind: str, threshold: int, now: datetime) -> bool:
     """Note that an alert is due; False when it went out before for this period and cap."""
-    key = {"budget_id": budget.id, "period_start": start, "kind": kind, "threshold": threshold, "cap_micro": budget.cap_micro}
-    if session.exec(select(BudgetAlert).filter_by(**key)).first():
+    before = select(BudgetAlert).where(
+        BudgetAlert.budget_id == budget.id, BudgetAlert.period_start == start, BudgetAlert.kind == kind,
+        BudgetAlert.threshold == threshold, BudgetAlert.cap_micro == budget.cap_micro,
+    )
+    if session.exec(before).first():
         return False
-    session.add(BudgetAlert(**key, at=now))
+    session.add(BudgetAlert(budget_id=budget.id, period_start=start, kind=kind, threshold=threshold,
+                            cap_micro=budget.cap_micro, at=now))
     return True
 
 
@@ -194,6 +200,12 @@ def _fail_or_retry(world: World, session: Session, job: Job, attempt: Attempt, r
                                   retry_at=now + wait)
         world.journal.emit(session, now, "job.retrying", job=job, attempt=attempt.n, **values)
         return
+    _failed(world, session, job, attempt, reason, failures, now)
+
+
+def _failed(
+    world: World, session: Session, job: Job, attempt: Attempt, reason: Reason, failures: int, now: datetime
+) -> None:
     world.journal.advance(session, job, JobState.FAILED, now=now, reason=reason, failures=failures, finished_at=now,
                           exit_code=attempt.exit_code)
     session.refresh(job)

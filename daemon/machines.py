@@ -79,6 +79,8 @@ class Listings:
                 self._gone(session, row, None, "no longer listed", listing, now)
             return
         self._missing.pop(row.id, None)
+        if seen.condition is not cloud.Condition.GONE:
+            session.execute(update(Machine).where(col(Machine.id) == row.id).values(seen_at=asked_at))
         if seen.condition is cloud.Condition.GONE:
             if row.id in listing.last_words:  # its last report was read after it was gone: nothing can be missed
                 self._gone(session, row, seen.ended_at, seen.why_ended, listing, now)

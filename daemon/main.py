@@ -118,7 +118,7 @@ class Daemon:
 def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     """Open the database and the store, and connect the clouds. Raises AlreadyRunning, Unusable, StoreError."""
     from daemon.post import alerting
-    from daemon.wiring import build_providers, build_sources
+    from daemon.wiring import build_clouds
 
     state = settings.state_dir.absolute()
     state.mkdir(parents=True, exist_ok=True)
@@ -126,14 +126,14 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     ids = Ids(rng)
     store = open_store(settings.store.url or f"file://{state / 'store'}")
     database = open_database(state / "frugald.db", ids.new("f"), clock.now())
-    providers = build_providers(settings, database.install_id, clock, store)
-    sources = build_sources(settings, providers)
+    clouds = build_clouds(settings, database.install_id, clock)
+    sources = tuple(clouds.sources)
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     return World(
         settings=settings, clock=clock, rng=rng, ids=ids, database=database, store=store,
         journal=Journal(alerting(settings, lambda: database.install_id)),
         calls=ports.calls(control) if ports.calls else ThreadCalls(control.post),
-        providers=ports.providers(providers) if ports.providers else providers,
+        providers=ports.providers(clouds.providers) if ports.providers else clouds.providers,
         sources=ports.sources(sources) if ports.sources else sources,
         bundle=publish_bundle(store), credentials=Path(credentials) if credentials else None,
     )

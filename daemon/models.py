@@ -16,7 +16,7 @@ class Utc(TypeDecorator[datetime]):
     impl = BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:  # noqa: ARG002 - SQLAlchemy's own signature
         """Refuse a naive time: it has lost its zone already."""
         if value is None:
             return None
@@ -24,7 +24,7 @@ class Utc(TypeDecorator[datetime]):
             raise ValueError("a time without a zone can't be stored")
         return (value - EPOCH) // _MICROSECOND
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Return an aware UTC time."""
         return None if value is None else EPOCH + value * _MICROSECOND
 
@@ -127,6 +127,7 @@ class Machine(SQLModel, table=True):
     intended_at: datetime = _time()
     launched_at: datetime | None = _maybe_time()
     heard_at: datetime | None = _maybe_time()  # when the daemon last read a new beat
+    seen_at: datetime | None = _maybe_time()  # when its cloud last listed it as alive: charged up to here
     beat_seq: int = -1
     ended_at: datetime | None = _maybe_time()
     notice_at: datetime | None = _maybe_time()  # when the cloud takes it away, as the notice said

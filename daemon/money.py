@@ -35,6 +35,11 @@ def charge(session: Session, machine: Machine, until: datetime, zone: ZoneInfo) 
     return total
 
 
+def charge_seen(session: Session, machine: Machine, now: datetime, zone: ZoneInfo) -> int:
+    """Charge a machine up to when its cloud last said that it was alive; what may have come after stays in its lease."""
+    return charge(session, machine, min(now, machine.seen_at), zone) if machine.seen_at else 0
+
+
 def lease_of(machine: Machine) -> Lease | None:
     """Return the money that is set aside for a machine, None when nothing is."""
     if machine.lease_until is None or machine.state not in MACHINE_LIVE:

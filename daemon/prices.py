@@ -106,7 +106,7 @@ class Prices:
             disk = int(machine.offer["disk_hourly_micro"])
             if price is None or price + disk == machine.hourly_micro:
                 continue
-            money.charge(session, machine, now, self.world.settings.zone)
+            money.charge_seen(session, machine, now, self.world.settings.zone)
             hourly = min(price + disk, machine.highest_hourly_micro)
             session.execute(update(Machine).where(col(Machine.id) == machine.id).values(hourly_micro=hourly))
 

@@ -38,7 +38,7 @@ def read_snapshot(world: World, session: Session, prices: PriceView, now: dateti
     live = session.exec(select(Machine).where(col(Machine.state).in_(MACHINE_LIVE))).all()
     recent = session.exec(select(func.count()).select_from(Machine).where(col(Machine.intended_at) > now - _MINUTE)).one()
     return Snapshot(
-        now=now, waiting=tuple(_waiting(world, session, now)), held=tuple(_held(session)),
+        now=now, waiting=tuple(_waiting(world, session)), held=tuple(_held(session)),
         machines=tuple(m for machine in live if (m := _live(world, session, machine, now))),
         machine_count=len(live), recent_launches=int(recent), book=prices.book, hazards=prices.hazards,
         purse=money.read_purse(session, now, settings.zone), lease=settings.lease, choose=settings.choose,
@@ -58,7 +58,7 @@ def waiting_job(world: World, job: Job, waits_for: tuple[str, ...] = ()) -> Wait
     )
 
 
-def _waiting(world: World, session: Session, now: datetime) -> list[WaitingJob]:
+def _waiting(world: World, session: Session) -> list[WaitingJob]:
     rows = session.exec(select(Job).where(col(Job.state).in_([JobState.QUEUED, JobState.RECOVERING]))).all()
     busy = set(session.exec(select(Attempt.job_id).where(col(Attempt.state).in_(
         [AttemptState.PLACED, AttemptState.READY]))))

@@ -11,7 +11,6 @@ from daemon.models import Installation, Machine
 from daemon.states import MACHINE_LIVE
 from daemon.wiring import build_providers
 from runner.provider import Condition
-from runner.store import open_store
 
 
 def sweep(settings: Settings, *, end: bool) -> list[dict[str, Any]]:
@@ -26,10 +25,9 @@ def sweep(settings: Settings, *, end: bool) -> list[dict[str, Any]]:
             live = session.exec(select(Machine).where(col(Machine.state).in_(MACHINE_LIVE))).all()
     finally:
         engine.dispose()
-    store = open_store(settings.store.url or f"file://{settings.under_state_dir('store')}")
     known = {m.provider_id for m in live} | {m.token for m in live}
     found = []
-    for name, provider in build_providers(settings, owner, SystemClock(), store).items():
+    for name, provider in build_providers(settings, owner, SystemClock()).items():
         for machine in provider.machines():
             if machine.condition is Condition.GONE or machine.id in known or machine.token in known:
                 continue

@@ -34,7 +34,7 @@ class Reports:
         self.world = world
         self._busy = False
 
-    def run_once(self, now: datetime) -> dict[str, int]:
+    def run_once(self, now: datetime) -> dict[str, int]:  # noqa: ARG002 - a loop is handed the time
         """Read all reports, unless the last reading still goes on."""
         if self._busy:
             return {"asked": 0}
@@ -156,6 +156,8 @@ def _ended(
     session.refresh(attempt)
     if status.phase == Phase.SUCCEEDED:
         jobs.end(world, session, attempt, job, "succeeded", Reason("ended.finished"), now)
+    elif status.ended_because == "max_duration":
+        jobs.end(world, session, attempt, job, "too-long", Reason("failed.max_duration"), now)
     elif status.phase == Phase.FAILED:
         code = "failed.out_of_memory" if status.out_of_memory else f"failed.{status.ended_because or 'failed'}"
         reason = Reason(code, {"exit_code": status.exit_code})

@@ -42,6 +42,6 @@ def _close(session: Session, key: str, why: str, first: timedelta, now: datetime
     row = session.get(SoldOutMemory, key)
     # Refused again soon after it was tried again: wait twice as long. Long ago: begin anew.
     times = row.times + 1 if row and now - row.until < _LONGEST else 1
-    until = now + min(first * 2 ** min(times - 1, 10), max(_LONGEST, first))
+    until: datetime = now + min(first * 2 ** min(times - 1, 10), max(_LONGEST, first))
     session.merge(SoldOutMemory(key=key, until=until, times=times, why=why))
     return until

@@ -1,9 +1,6 @@
 """Draw the tables of moves as the diagram that the docs show."""
 
-from collections.abc import Mapping
-from enum import StrEnum
-
-from daemon.states import ATTEMPT_MOVES, JOB_MOVES, MACHINE_MOVES
+from daemon.states import ATTEMPT_MOVES, JOB_MOVES, MACHINE_MOVES, Moves
 
 
 def diagram() -> str:
@@ -14,7 +11,7 @@ def diagram() -> str:
     return "\n".join(parts)
 
 
-def _lines(table: Mapping[StrEnum, frozenset[StrEnum]]) -> list[str]:
+def _lines(table: Moves) -> list[str]:
     kind = type(next(iter(table)))
     lines = [f"    [*] --> {next(iter(kind))}"]
     lines += [f"    {old} --> {new}" for old in kind for new in kind if new in table.get(old, ())]

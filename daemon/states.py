@@ -1,5 +1,6 @@
 """The states of jobs, attempts and machines, and the only moves between them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -40,9 +41,10 @@ class MachineState(StrEnum):
     GONE = "gone"
 
 
+Moves = Mapping[StrEnum, frozenset[StrEnum]]
 J, A, M = JobState, AttemptState, MachineState
 
-JOB_MOVES: dict[JobState, frozenset[JobState]] = {
+JOB_MOVES: Moves = {
     J.QUEUED: frozenset({J.PLACING, J.HELD, J.CANCELLED, J.FAILED}),
     J.PLACING: frozenset({J.STARTING, J.QUEUED, J.RECOVERING, J.HELD, J.STOPPING, J.CANCELLED, J.FAILED, J.SUCCEEDED}),
     J.STARTING: frozenset({J.RUNNING, J.RECOVERING, J.QUEUED, J.HELD, J.STOPPING, J.CANCELLED, J.FAILED, J.SUCCEEDED}),
@@ -51,13 +53,13 @@ JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     J.HELD: frozenset({J.QUEUED, J.CANCELLED, J.STOPPING, J.SUCCEEDED, J.FAILED}),
     J.STOPPING: frozenset({J.CANCELLED, J.SUCCEEDED, J.FAILED}),
 }
-ATTEMPT_MOVES: dict[AttemptState, frozenset[AttemptState]] = {
+ATTEMPT_MOVES: Moves = {
     A.PLACED: frozenset({A.READY, A.RUNNING, A.ENDED}),
     A.READY: frozenset({A.RUNNING, A.ENDED}),
     A.RUNNING: frozenset({A.SAVING, A.ENDED}),
     A.SAVING: frozenset({A.ENDED}),
 }
-MACHINE_MOVES: dict[MachineState, frozenset[MachineState]] = {
+MACHINE_MOVES: Moves = {
     M.INTENDED: frozenset({M.REQUESTED, M.UNKNOWN, M.GONE}),
     M.UNKNOWN: frozenset({M.REQUESTED, M.ENDING, M.GONE, M.INTENDED}),
     M.REQUESTED: frozenset({M.BOOTING, M.RUNNING, M.ENDING, M.GONE}),
@@ -66,8 +68,8 @@ MACHINE_MOVES: dict[MachineState, frozenset[MachineState]] = {
     M.ENDING: frozenset({M.GONE}),
 }
 JOB_TERMINAL = frozenset(JobState) - JOB_MOVES.keys()
-JOB_OPEN = frozenset(JOB_MOVES)
-MACHINE_LIVE = frozenset(MACHINE_MOVES)
+JOB_OPEN = frozenset(JobState) - JOB_TERMINAL
+MACHINE_LIVE = frozenset(MachineState) - {MachineState.GONE}
 """Machines that may exist and bill, as far as anyone knows."""
 
 
@@ -77,7 +79,5 @@ class StaleState(Exception):
 
 def moves(state: StrEnum) -> frozenset[StrEnum]:
     """Return the states that may follow `state`; empty for a terminal one."""
-    table: dict[StrEnum, frozenset[StrEnum]] = {**JOB_MOVES} if isinstance(state, JobState) else (
-        {**ATTEMPT_MOVES} if isinstance(state, AttemptState) else {**MACHINE_MOVES}
-    )
+    table = {JobState: JOB_MOVES, AttemptState: ATTEMPT_MOVES, MachineState: MACHINE_MOVES}[type(state)]
     return table.get(state, frozenset())

@@ -10,9 +10,19 @@ from sqlmodel import Session, col, func, select
 from config.reason import sentence
 from daemon.budgets import window_of
 from daemon.models import (
-    Attempt, Budget, Decision, Endpoint, Event, Installation, Job, Ledger, Machine, Outbox, SourceHealth,
+    Attempt,
+    Budget,
+    Decision,
+    Endpoint,
+    Event,
+    Installation,
+    Job,
+    Ledger,
+    Machine,
+    Outbox,
+    SourceHealth,
 )
-from daemon.money import as_cap, read_purse
+from daemon.money import read_purse
 from daemon.states import JOB_TERMINAL, MACHINE_LIVE, AttemptState
 
 Json = dict[str, Any]

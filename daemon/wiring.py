@@ -1,41 +1,51 @@
 """Which clouds there are: each is imported only when it is switched on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from config.clock import Clock
 from config.settings import Settings
 from pricing.offer import PriceSource
 from runner.provider import Provider
-from runner.store import Store
 
 
-def build_providers(settings: Settings, owner: str, clock: Clock, _store: Store) -> Mapping[str, Provider]:
-    """Return every cloud that is switched on, by name."""
-    found: dict[str, Provider] = {}
+@dataclass
+class Clouds:
+    """Where machines are rented, and where prices come from."""
+
+    providers: dict[str, Provider] = field(default_factory=dict)
+    sources: list[PriceSource] = field(default_factory=list)
+
+
+def build_clouds(settings: Settings, owner: str, clock: Clock) -> Clouds:
+    """Connect every cloud and price list that is switched on; `owner` goes into every machine's tag."""
+    found = Clouds()
     if settings.clouds.sandbox.enabled:
+        from pricing.sources.sandbox import SandboxSource
         from runner.providers.sandbox import SandboxCloud
 
-        found["sandbox"] = SandboxCloud(settings.under_state_dir("sandbox"), settings.clouds.sandbox, owner, clock)
+        sandbox = SandboxCloud(settings.under_state_dir("sandbox"), settings.clouds.sandbox, owner, clock)
+        found.providers[sandbox.name] = sandbox
+        found.sources.append(SandboxSource(settings.clouds.sandbox, in_use=sandbox.in_use))
     if settings.clouds.local.enabled:
+        from pricing.sources.local import LocalSource
         from runner.providers.local import LocalProvider
 
-        found["local"] = LocalProvider(settings.under_state_dir("local"), settings.clouds.local, owner, clock)
+        local = LocalProvider(settings.under_state_dir("local"), settings.clouds.local, owner, clock)
+        found.providers[local.name] = local
+        found.sources.append(LocalSource(settings.clouds.local, in_use=local.in_use))
+    found.sources += _price_lists(settings)
     return found
 
 
-def build_sources(settings: Settings, providers: Mapping[str, Provider]) -> tuple[PriceSource, ...]:
-    """Return every price source that is switched on; those of our own clouds are told what is in use."""
-    found: list[PriceSource] = []
-    if settings.clouds.sandbox.enabled:
-        from pricing.sources.sandbox import SandboxSource
+def build_providers(settings: Settings, owner: str, clock: Clock) -> Mapping[str, Provider]:
+    """Return every cloud that is switched on, by name."""
+    return build_clouds(settings, owner, clock).providers
 
-        found.append(SandboxSource(settings.clouds.sandbox, in_use=providers["sandbox"].in_use))
-    if settings.clouds.local.enabled:
-        from pricing.sources.local import LocalSource
 
-        found.append(LocalSource(settings.clouds.local, in_use=providers["local"].in_use))
-    if settings.prices.files:
-        from pricing.sources.file import FileSource
+def _price_lists(settings: Settings) -> list[PriceSource]:
+    if not settings.prices.files:
+        return []
+    from pricing.sources.file import FileSource
 
-        found += [FileSource(path, settings.currency, settings.rates) for path in settings.prices.files]
-    return tuple(found)
+    return [FileSource(path, settings.currency, settings.rates) for path in settings.prices.files]

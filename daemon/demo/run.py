@@ -38,6 +38,7 @@ PATIENCE_S = 170.0
 INTERRUPT_AT = 0.4  # of the training's steps
 NOTICE = timedelta(seconds=8)
 RAISED_TO = "1 USD"
+_MOST_DEATHS = 5
 _OVER = {"succeeded", "failed", "cancelled"}
 
 
@@ -84,7 +85,8 @@ class Demo:
         self._wait("both jobs to end", self._jobs_ended)
         self._wait("every machine to be gone", lambda: not self._ask(lambda s: views.machines(s)))
         self._wait("every alert to be delivered", lambda: self._ask(views.alerts)["waiting"] == 0, seconds=20)
-        return self._ask(lambda session: report.numbers(session, self.receiver, self._leaked(), self.seconds))
+        leaked = self._leaked()
+        return dict(self._ask(lambda session: report.numbers(session, self.receiver, leaked, self.seconds)))
 
     @property
     def seconds(self) -> float:
@@ -142,6 +144,8 @@ class Demo:
         while True:
             if self.daemon.keep_alive():
                 self.say(f"          the daemon died (exit code {self.daemon.deaths[-1]}) and is started again")
+                if len(self.daemon.deaths) > _MOST_DEATHS:
+                    raise DemoFailed(f"the daemon does not stay alive; see {self.folder}/daemon.log")
             self._show_events()
             if done():
                 return

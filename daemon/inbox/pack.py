@@ -5,111 +5,100 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from contextlib import ExitStack, contextmanager
+from hashlib import file_digest
+from heapq import nlargest
+from io import BytesIO
+from pathlib import Path, PurePosixPath
 
 from config.units import print_memory
+from daemon.inbox.ignore import Ignored
 from daemon.inbox.safe_read import NotTaken
+from daemon.inbox.walk import Entry, walk
 
-IGNORE_FILES = (".gitignore", ".frugaldignore")
-_ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/", "*.pyc")
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A packed folder, as a file that the caller removes."""
-
-    path: Path
-    sha256: str
+_LEVEL = 6
 
 
-def pack(folder: Path, target: Path, largest: int) -> Packed:
-    """Pack `folder` into `target` (tar.gz). Raises NotTaken when it is larger than `largest` or leads outside."""
-    files = sorted(_files(folder))
-    total = sum(size for _, _, size in files)
+def pack(folder: int, target: Path, largest: int, reader: int) -> str:
+    """Pack an open folder into `target` (tar.gz) and return its SHA-256.
+
+    `largest` is in bytes before packing, `reader` the number of the user who must be allowed to read what is packed. Raises
+    NotTaken when it is larger, leads outside, or holds what a job can't have; OSError.
+    """
+    sizes: list[tuple[int, str]] = []
+    total = 0
+    with packing(target) as archive:
+        for entry in walk(folder, Ignored()):
+            _refuse(entry, reader)
+            total += entry.found.st_size
+            sizes.append((entry.found.st_size, entry.path))
+            if total <= largest:
+                add(archive, entry)
     if total > largest:
-        raise NotTaken(_too_large(files, total, largest))
-    with target.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(
-        fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT
-    ) as archive:
-        for name, path, _ in files:
-            _add(archive, name, path)
+        files = ", ".join(f"{path} ({print_memory(size)})" for size, path in nlargest(5, sizes))
+        raise NotTaken("code_too_large", size_bytes=total, most_bytes=largest, files=files)
     with target.open("rb") as file:
-        digest = sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return Packed(target, digest.hexdigest())
+        return file_digest(file, "sha256").hexdigest()
 
 
-def unpack(archive: Path, folder: Path, largest: int) -> None:
-    """Unpack what a stranger packed. Raises NotTaken for names or links that lead outside, devices, and bombs."""
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            total = 0
-            for member in tar:
-                total += member.size
-                if total > largest:
-                    raise NotTaken(f"unpacked it is larger than {print_memory(largest)}")
-                tar.extract(member, folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise NotTaken(f"it can't be unpacked: {error}") from error
+@contextmanager
+def packing(target: Path) -> Iterator[tarfile.TarFile]:
+    """Open an archive for writing whose bytes depend on nothing but what is put in. Raises OSError."""
+    with ExitStack() as stack:
+        raw = stack.enter_context(target.open("wb"))
+        zipped = stack.enter_context(gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0))
+        yield stack.enter_context(tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT))
 
 
-def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
-    found = path.lstat()
-    info = tarfile.TarInfo(name)
-    info.mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    if path.is_symlink():
-        info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
+def add(archive: tarfile.TarFile, entry: Entry, path: str = "") -> None:
+    """Add one file or link, under its own path or another. Raises NotTaken when it changes meanwhile, OSError."""
+    info = tarfile.TarInfo(path or entry.path)
+    info.mode = 0o755 if entry.found.st_mode & stat.S_IXUSR else 0o644
+    if stat.S_ISLNK(entry.found.st_mode):
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, os.readlink(entry.name, dir_fd=entry.folder), 0o777
         archive.addfile(info)
         return
-    with path.open("rb") as file:
-        info.size = os.fstat(file.fileno()).st_size
-        archive.addfile(info, file)
+    descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.folder)
+    with os.fdopen(descriptor, "rb") as file:
+        info.size = entry.found.st_size
+        if not os.path.samestat(os.fstat(descriptor), entry.found):
+            raise NotTaken("file_changed", path=entry.path)
+        try:
+            archive.addfile(info, file)
+        except OSError as error:
+            if os.fstat(descriptor).st_size == info.size:
+                raise
+            raise NotTaken("file_changed", path=entry.path) from error
+        if os.fstat(descriptor).st_mtime_ns != entry.found.st_mtime_ns:
+            raise NotTaken("file_changed", path=entry.path)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path, int]]:
-    """Yield (name, path, size) of everything that no ignore file excludes; rules apply below the file they stand in."""
-    root = folder.resolve()
-    specs: dict[Path, GitIgnoreSpec] = {}
-    for here, folders, names in os.walk(folder):
-        base = Path(here)
-        lines = [line for ignore in IGNORE_FILES if ignore in names for line in _lines(base / ignore)]
-        specs[base] = GitIgnoreSpec.from_lines([*_ALWAYS_IGNORED, *lines])
-        above = [(b, s) for b, s in specs.items() if b == base or b in base.parents]
-        folders[:] = sorted(d for d in folders if not (base / d).is_symlink() and not _ignored(base / d, above, folder=True))
-        for name in names:
-            path = base / name
-            if not _ignored(path, above):
-                yield path.relative_to(folder).as_posix(), path, _size(path, root)
+def add_bytes(archive: tarfile.TarFile, path: str, data: bytes) -> None:
+    """Add a file that holds `data`."""
+    info = tarfile.TarInfo(path)
+    info.size, info.mode = len(data), 0o644
+    archive.addfile(info, BytesIO(data))
 
 
-def _lines(path: Path) -> list[str]:
-    return [] if path.is_symlink() else path.read_text(encoding="utf-8", errors="replace").splitlines()
+def _refuse(entry: Entry, reader: int) -> None:
+    mode = entry.found.st_mode
+    if stat.S_ISLNK(mode):
+        if _leads_out(entry.path, os.readlink(entry.name, dir_fd=entry.folder)):
+            raise NotTaken("link_out", path=entry.path)
+    elif not stat.S_ISREG(mode):
+        raise NotTaken("not_plain", path=entry.path)
+    elif entry.found.st_uid != reader and not mode & stat.S_IROTH and reader != 0:
+        # A hard link or a rename must not show somebody what the daemon may read and he may not.
+        raise NotTaken("not_yours", path=entry.path)
 
 
-def _ignored(path: Path, specs: list[tuple[Path, GitIgnoreSpec]], *, folder: bool = False) -> bool:
-    return any(spec.match_file(path.relative_to(base).as_posix() + ("/" if folder else "")) for base, spec in specs)
-
-
-def _size(path: Path, root: Path) -> int:
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
-        if not path.resolve().is_relative_to(root):
-            raise NotTaken(f"`{path.name}` is a link that leads out of the folder: copy what it points to")
-        return 0
-    if not stat.S_ISREG(found.st_mode):
-        raise NotTaken(f"`{path.name}` is no plain file: remove it")
-    return found.st_size
-
-
-def _too_large(files: list[tuple[str, Path, int]], total: int, largest: int) -> str:
-    biggest = sorted(files, key=lambda f: -f[2])[:5]
-    listed = ", ".join(f"{name} ({print_memory(size)})" for name, _, size in biggest)
-    return (
-        f"its code has {print_memory(total)}, {print_memory(largest)} is the most; the largest files are {listed}: "
-        "name them in .frugaldignore, or keep data in the store"
-    )
+def _leads_out(path: str, link: str) -> bool:
+    """Say whether a link names anything outside the packed folder, by its text alone: what it names may be packed later."""
+    if link.startswith("/"):
+        return True
+    depth = len(PurePosixPath(path).parts) - 1
+    for part in PurePosixPath(link).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return False

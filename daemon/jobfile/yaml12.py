@@ -7,7 +7,7 @@ and deep or long files are refused before anything is built.
 import re
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any
+from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -117,7 +117,7 @@ class _Reader:
             items.append(self._value(event, here))
         return items
 
-    def _refuse(self, code: str, **values: Value) -> None:
+    def _refuse(self, code: str, **values: Value) -> NoReturn:
         raise JobFileError([Problem.of_file(code, line=self.line, **values)])
 
 

@@ -26,11 +26,11 @@ from runner.store.records import Command, JobOrder, Phase, attempt_key, job_key
 Result = TypeVar("Result")
 
 
-class Stopped(Exception):  # noqa: N818 - read as `except Stopped`
+class Stopped(Exception):
     """The attempt was told to end before its command ran."""
 
 
-class SetupFailed(Exception):  # noqa: N818
+class SetupFailed(Exception):
     """The job's `setup` ended with an error."""
 
     def __init__(self, exit_code: int) -> None:

@@ -34,9 +34,11 @@ class Outputs:
         """Send what has changed. Raises StoreError."""
         self._mirror(last=False)
 
-    def last_round(self) -> None:
-        """Send everything that isn't in the store as it is, and tell which pattern fits nothing. Raises StoreError."""
+    def last_round(self, *, finished: bool = True) -> None:
+        """Send everything that isn't in the store as it is; once finished, tell which pattern fits nothing. Raises StoreError."""
         self._mirror(last=True)
+        if not finished:
+            return  # what is missing may come in the next attempt
         empty = [pattern for pattern in self._patterns if not any(_under(self._work, pattern))]
         if empty:
             self._report.warn("agent.outputs_missing", patterns=", ".join(empty))

@@ -21,7 +21,7 @@ class Patiently(Protocol):
         """Return what `work` returns. Raises Missing, StoreError."""
 
 
-class Corrupt(Exception):  # noqa: N818 - read as `except Corrupt`
+class Corrupt(Exception):
     """A checkpoint in the store is not what its manifest says, or has none."""
 
 

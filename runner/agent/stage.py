@@ -10,7 +10,7 @@ from runner.agent.shelf import Staged
 from runner.agent.whole import reads_whole
 
 
-class NotWhole(Exception):  # noqa: N818 - read as `except NotWhole`
+class NotWhole(Exception):
     """What was found is no checkpoint, or not yet: a file is torn, or was changed while it was looked at."""
 
 

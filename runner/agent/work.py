@@ -158,7 +158,8 @@ class Work:
         if stopped[0]:
             self._attempt.try_to(lambda: self._mirror.last_look(self._site.last_upload_at(), killed_at))
         if stopped[1]:
-            self._attempt.try_to(self._outputs.last_round)
+            finished = self._orders.stop is None
+            self._attempt.try_to(lambda: self._outputs.last_round(finished=finished))
 
     def _verdict(self, exit_code: int | None, stop: Stop | None, stopped_ns: int) -> Verdict:
         status = self._report.status()

@@ -11,7 +11,7 @@ class StoreError(Exception):
     """The store gave no usable answer: try again later."""
 
 
-class Missing(StoreError):  # noqa: N818 - callers read `except Missing`
+class Missing(StoreError):
     """No object has this key."""
 
 

@@ -74,7 +74,7 @@ class House:
     def __init__(self, folder: Path, *, tick_s: float = 5, settings: dict[str, Any] | None = None, **cloud: Any) -> None:
         self.folder = folder
         self.tick_s = tick_s
-        self.settings = Settings.model_validate({"state_dir": str(folder), "lease": {
+        self.settings = Settings.model_validate({"state_dir": str(folder), "charge_every": "10s", "lease": {
             "length": "5m", "longest": "20m", "shortest": "1m", "boot": "5m", "end": "30s"}} | (settings or {}))
         self.clock = FakeClock()
         self.store = MemoryStore()

@@ -183,6 +183,7 @@ def upgrade() -> None:
         sa.Column("intended_at", models.Utc(), nullable=False),
         sa.Column("launched_at", models.Utc(), nullable=True),
         sa.Column("heard_at", models.Utc(), nullable=True),
+        sa.Column("seen_at", models.Utc(), nullable=True),
         sa.Column("beat_seq", sa.Integer(), nullable=False),
         sa.Column("ended_at", models.Utc(), nullable=True),
         sa.Column("notice_at", models.Utc(), nullable=True),

@@ -98,7 +98,6 @@ def test_the_job_finds_its_environment_and_none_of_the_agents_secrets(rented: Re
 def test_lines_reach_the_store_while_the_job_runs(rented: Rented) -> None:
     rented.start("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second")
     until(lambda: "first\n" in rented.log())
-    assert rented.status().phase in {Phase.RUNNING, Phase.RESTORING}
     rented.wait_for(Phase.RUNNING)
     (rented.root / "work" / "go").touch()
     rented.end(Phase.SUCCEEDED)
