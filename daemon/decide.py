@@ -1,6 +1,7 @@
 """Decide what to do: a pure function from a snapshot to a plan. It reads no clock, network, database or random source."""
 
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from config.reason import Reason
 from config.units import parse_memory
@@ -136,7 +137,18 @@ class _Draft:
             ranked, selection = self._rank(job, need)
             selections.append(selection)
             found += (_Choice(r, need) for r in ranked if self._has_stock(r.offer))
-        return sorted(found, key=_by_cost), selections
+        return sorted(self._in_time(job, found), key=_by_cost), selections
+
+    def _in_time(self, job: WaitingJob, choices: list[_Choice]) -> list[_Choice]:
+        """Leave spot out once a deadline has no room for an interruption: the safety net of "Can't Be Late" (NSDI 2024).
+
+        Needed are the expected hours and two restarts. Where nothing is sure any more, the best effort stands.
+        """
+        if job.deadline is None:
+            return choices
+        left_h = (job.deadline - self.snapshot.now) / timedelta(hours=1)
+        sure = [c for c in choices if c.ranked.offer.pool.market is not Market.SPOT or _needs_h(c, job) <= left_h]
+        return sure or choices
 
     def _rank(self, job: WaitingJob, need: Need) -> tuple[list[Ranked], Selection]:
         key = (need, job.work)
@@ -210,6 +222,11 @@ def highest_hourly_micro(offer: Offer, bid: int | None, disk: int) -> int:
 def disk_hourly_micro(offer: Offer, disk: int) -> int:
     """Return what an hour of `disk` bytes costs on `offer`, rounded up."""
     return -(-offer.disk_hourly_micro * disk // _DISK_UNIT)
+
+
+def _needs_h(choice: _Choice, job: WaitingJob) -> float:
+    restart_h = choice.ranked.offer.boot / timedelta(hours=1) + job.work.restore_h
+    return (choice.ranked.expected_hours or 0.0) + 2 * restart_h
 
 
 def _by_cost(choice: _Choice) -> tuple[bool, int, int, float, str]:

@@ -109,7 +109,7 @@ def interrupted(world: World, session: Session, attempt: Attempt, job: Job, left
     if attempt.state != AttemptState.RUNNING:
         return
     world.journal.advance(session, attempt, AttemptState.SAVING, now=now, reason=reason)
-    if job.state in {JobState.RUNNING, JobState.STARTING}:
+    if job.state in {JobState.RUNNING, JobState.STARTING} and _goes_on(world, job):
         _recover(world, session, job, attempt, reason, now)
 
 
@@ -120,7 +120,7 @@ def lost(world: World, session: Session, attempt: Attempt, job: Job, reason: Rea
     elif attempt.state == AttemptState.RUNNING:
         world.journal.advance(session, attempt, AttemptState.SAVING, now=now, reason=reason, command="stop",
                               command_seq=col(Attempt.command_seq) + 1)
-        if job.state in {JobState.RUNNING, JobState.STARTING}:
+        if job.state in {JobState.RUNNING, JobState.STARTING} and _goes_on(world, job):
             world.journal.advance(session, job, JobState.RECOVERING, now=now, reason=reason)
             world.journal.emit(session, now, "job.lost", job=job, attempt=attempt.n, offer=reason.values.get("offer", ""))
 
@@ -203,6 +203,19 @@ def _fail_or_retry(world: World, session: Session, job: Job, attempt: Attempt, r
     _failed(world, session, job, attempt, reason, failures, now)
 
 
+def give_up(world: World, session: Session, job: Job, reason: Reason, now: datetime) -> None:
+    """Fail a job of which nothing runs."""
+    world.journal.advance(session, job, JobState.FAILED, now=now, reason=reason, finished_at=now)
+    session.refresh(job)
+    world.journal.emit(session, now, "job.failed", job=job, exit_code=None, why=str(reason), spent_micro=job.cost_micro,
+                       log_tail="", command=f"frugald why {job.id}")
+
+
+def _goes_on(world: World, job: Job) -> bool:
+    """Say whether the job's file lets it go on after an interruption."""
+    return "interruption" in world.spec(job).retry.on_events
+
+
 def _failed(
     world: World, session: Session, job: Job, attempt: Attempt, reason: Reason, failures: int, now: datetime
 ) -> None:
@@ -221,9 +234,13 @@ def _wait_again(world: World, session: Session, job: Job, outcome: str, reason: 
         if job.state != state:
             world.journal.advance(session, job, state, now=now, reason=reason)
         return
-    if job.state in {JobState.RUNNING, JobState.STARTING}:
-        _recover(world, session, job, session.exec(
-            select(Attempt).where(Attempt.job_id == job.id).order_by(col(Attempt.n).desc())).first(), reason, now)
+    if job.state not in {JobState.RUNNING, JobState.STARTING}:
+        return
+    newest = session.exec(select(Attempt).where(Attempt.job_id == job.id).order_by(col(Attempt.n).desc())).first()
+    if _goes_on(world, job):
+        _recover(world, session, job, newest, reason, now)
+    else:
+        give_up(world, session, job, Reason("failed.interrupted", reason.values), now)
 
 
 def _recover(

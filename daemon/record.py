@@ -29,7 +29,7 @@ def record(world: World, session: Session, plan: Plan, now: datetime) -> None:
     for hold in plan.holds:
         _hold(world, session, hold, now)
     for skip in plan.skips:
-        _skip(session, skip)
+        _skip(world, session, skip, now)
 
 
 def offer_as_json(offer: Offer) -> dict[str, Any]:
@@ -135,9 +135,14 @@ def _hold(world: World, session: Session, hold: Hold, now: datetime) -> None:
     jobs.hold(world, session, job, Reason("hold.budget", values), now)
 
 
-def _skip(session: Session, skip: Skip) -> None:
+def _skip(world: World, session: Session, skip: Skip, now: datetime) -> None:
     values = dict(skip.reason.values)
     job = session.get_one(Job, skip.job)
+    retry = world.spec(job).retry
+    waited_enough = retry.duration is not None and now - job.state_since > retry.duration
+    if skip.reason.code.startswith("nothing.") and ("no-capacity" not in retry.on_events or waited_enough):
+        jobs.give_up(world, session, job, Reason("failed.no_capacity", {"why": str(skip.reason)}), now)
+        return
     if (job.reason_code, job.reason_values) != (skip.reason.code, values):
         session.execute(update(Job).where(col(Job.id) == skip.job).values(
             reason_code=skip.reason.code, reason_values=values))

@@ -15,6 +15,19 @@ from daemon.jobfile.text import UNSAFE, line_at
 from daemon.jobfile.yaml12 import DEEPEST, MOST_VALUES, read_yaml
 
 
+_TOML_TEXT = re.compile(
+    r"""
+    "{3}(?:\\.|[^\\])*?"{3,5}
+    |'{3}.*?'{3,5}
+    |"(?:\\.|[^"\\\n])*"
+    |'[^'\n]*'
+    |\#[^\n]*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}")
+
+
 def decode(data: bytes) -> str:
     """Return the text of a file, without a byte order mark and with one kind of line end. Raises JobFileError."""
     if b"\x00" in data:
@@ -48,6 +61,8 @@ def parse(text: str, filename: str) -> tuple[Any, Lines]:
 
 
 def _toml(text: str) -> tuple[Any, Lines]:
+    if _LONG_KEY.search(_TOML_TEXT.sub("text", text)):  # tomllib's memory grows with the square of a key's length
+        raise JobFileError([Problem.of_file("too_big", levels=DEEPEST, values=MOST_VALUES)])
     try:
         return _plain(tomllib.loads(text)), key_lines(text)
     except (ValueError, RecursionError) as error:

@@ -40,6 +40,7 @@ class FakeAgents:
         self.default_work_s = 600.0
         self.work_s: dict[str, float] = {}
         self.exit_code: dict[str, int] = {}  # jobs whose command fails when its work is done
+        self.ends_because: dict[str, str] = {}  # jobs that give another reason for being stopped
         self.unsaved: set[str] = set()  # jobs that can't save in time
         self.deaf: set[str] = set()  # provider ids of machines that are not heard any more, but go on
         self.agents: dict[str, _Agent] = {}
@@ -126,7 +127,7 @@ class FakeAgents:
         if saved:
             self._checkpoint(agent)
         assert agent.status is not None
-        agent.status = replace(agent.status, phase=Phase.SAVED if saved else Phase.NOT_SAVED, ended_because=why)
+        agent.status = replace(agent.status, phase=Phase.SAVED if saved else Phase.NOT_SAVED, ended_because=self.ends_because.get(status.job, why))
 
     def _checkpoint(self, agent: _Agent) -> None:
         status = agent.status
