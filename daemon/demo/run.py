@@ -34,7 +34,7 @@ SECRETS = {
     "team": "whsec_ZnJ1Z2FsZCBkZW1vIHRlYW0ga2V5LCBub3Qgc2VjcmV0",
     "ledger": "whsec_ZnJ1Z2FsZCBkZW1vIGxlZGdlciBrZXksIG5vdCBzZWNyZXQ=",
 }
-PATIENCE_S = 170.0
+PATIENCE_S = 400.0
 INTERRUPT_AT = 0.4  # of the training's steps
 NOTICE = timedelta(seconds=8)
 RAISED_TO = "1 USD"

@@ -86,7 +86,8 @@ def _draft(folder: Path, name: str) -> Iterator[tuple[Path, Path]]:
         yield draft, target
         with draft.open("rb") as file:
             os.fsync(file.fileno())
-        draft.rename(target)
-    finally:
+    except BaseException:
         draft.unlink(missing_ok=True)
+        raise
+    draft.rename(target)  # from here on its name is anybody's
     sync_folder(folder)

@@ -10,7 +10,8 @@ from pathspec import GitIgnoreSpec
 from daemon.inbox.safe_read import NotTaken
 
 IGNORE_FILES = (".gitignore", ".frugaldignore")
-_ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/")
+_NEVER = ".git"  # whatever the rules say
+_USUALLY = ("__pycache__/", "*.pyc", ".venv/")  # unless the rules say otherwise
 _LARGEST = 64 * 1024
 _MOST_STARS = 4  # in one part of a path: each more multiplies the time that a hostile name takes
 
@@ -20,7 +21,7 @@ class Ignored:
     """The rules of a folder and of those above it. The last line that fits decides, the nearest file first, as in git."""
 
     base: str = ""
-    lines: tuple[str, ...] = _ALWAYS
+    lines: tuple[str, ...] = _USUALLY
     above: "Ignored | None" = None
 
     def inside(self, folder: int, path: str, names: set[str]) -> "Ignored":
@@ -30,18 +31,26 @@ class Ignored:
 
     def leave_out(self, path: str, *, is_folder: bool) -> bool:
         """Say whether something is left out."""
+        if path.rpartition("/")[2] == _NEVER:
+            return True
         rules: Ignored | None = self
         while rules:
-            said = rules.spec.check_file(path.removeprefix(rules.base) + ("/" if is_folder else "")).include
+            name = path.removeprefix(rules.base)
+            said = (rules.of_folders.check_file(f"{name}/") if is_folder else rules.of_files.check_file(name)).include
             if said is not None:
                 return said
             rules = rules.above
         return False
 
     @cached_property
-    def spec(self) -> GitIgnoreSpec:
-        """The lines of this folder, ready to match."""
+    def of_folders(self) -> GitIgnoreSpec:
+        """The lines that can fit a folder: all of them."""
         return GitIgnoreSpec.from_lines(self.lines)
+
+    @cached_property
+    def of_files(self) -> GitIgnoreSpec:
+        """The lines that can fit a file. Those of folders would fit all that is in them, and nothing left out is entered."""
+        return GitIgnoreSpec.from_lines(line for line in self.lines if not line.rstrip().endswith("/"))
 
 
 def _lines(folder: int, name: str, path: str) -> list[str]:

@@ -27,7 +27,9 @@ def read_job(data: bytes, filename: str, currency: Currency | None = None) -> li
     if not isinstance(parsed, dict):
         raise JobFileError([Problem.of_file("not_a_job", line=1)])
     values, lines = parsed, dict(found)
-    problems = [*unsafe_values(values, lines), *move(values, lines), *refuse(values, lines)]
+    if hidden := list(unsafe_values(values, lines)):
+        raise JobFileError(hidden)  # alone: halves of characters can't even be told about
+    problems = [*move(values, lines), *refuse(values, lines)]
     if values.get("name") is None:
         values["name"] = name_of(filename)
     matrix = values.pop("matrix", None)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import isfinite
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -142,7 +143,9 @@ def _switch(value: Any) -> str:  # noqa: ANN401
 
 def _amount(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
     """Take a bare number for an amount in the accounting currency."""
-    if info.context and not isinstance(value, bool) and _BARE.fullmatch(str(value)):
+    if isinstance(value, float) and isfinite(value):
+        value = f"{Decimal(repr(value)):f}"  # 1e-06 is 0.000001
+    if isinstance(info.context, Currency) and not isinstance(value, bool) and _BARE.fullmatch(str(value)):
         return f"{value} {info.context.code}"
     return value
 
@@ -163,7 +166,7 @@ Text = Annotated[str, BeforeValidator(_text), AfterValidator(_short_enough)]
 Line = Annotated[Text, AfterValidator(_one_line), Field(min_length=1, max_length=1000)]
 Name = Annotated[Line, Field(max_length=100)]
 Variable = Annotated[Text, BeforeValidator(_variable)]
-Moment = Annotated[datetime, PlainValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
 Deadline = Annotated[
     datetime | timedelta,
     PlainValidator(_deadline),

@@ -112,7 +112,7 @@ def test_the_daemon_is_killed_and_started_again(rehearsal: Rehearsal, point: str
     )
     found = rehearsal.run()
     assert rehearsal.daemon.deaths == [-signal.SIGKILL]
-    assert found["demo"]["jobs"][1]["interruptions"] == 1
+    assert found["demo"]["jobs"][1]["interruptions"] >= 1
     check(rehearsal, found)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from config.clock import Clock, SystemClock
 from runner.providers.rack import processes
-from runner.providers.rack.state import DISK, FILE, GUARD, INTERRUPT, TERMINATE, MachineState
+from runner.providers.rack.state import DISK, FILE, GUARD, INTERRUPT, TERMINATE, MachineState, clear, scratch
 
 MARK = "FRUGALD_MACHINE_FOLDER"  # in the environment of everything that runs on a machine
 POLL_S = 0.1
@@ -129,8 +129,9 @@ class Host:
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-        temporary = self._disk / "tmp"
-        temporary.mkdir()
+        temporary = scratch(self._folder)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(mode=0o700)
         own = {"HOME": str(self._disk), "TMPDIR": str(temporary), "PATH": path, "LANG": "C.UTF-8"}
         return own | {MARK: str(self._folder)} | self._state.environment
 
@@ -141,7 +142,7 @@ class Host:
             processes.send(self._agent, signal.SIGTERM)
             self._wait_for_agent(self._clock.monotonic() + STOP_S)
         self._kill_all()
-        shutil.rmtree(self._disk, ignore_errors=True)
+        clear(self._folder)
         self._state.ended(self._clock.now(), f"machine_end.{why}").write(self._folder)
 
     def _kill_all(self) -> None:

@@ -17,7 +17,7 @@ from config.clock import Clock
 from runner.provider import Gone, ProviderError, Unknown
 from runner.providers.rack import processes
 from runner.providers.rack.host import MARK, POLL_S
-from runner.providers.rack.state import DISK, FILE, INTERRUPT, TERMINATE, MachineState
+from runner.providers.rack.state import DISK, FILE, INTERRUPT, TERMINATE, MachineState, clear
 
 _KEPT_FOR = timedelta(days=7)  # the token of a machine that ended is known for this long
 _LAUNCH_S = 30.0
@@ -134,7 +134,7 @@ class Rack:
         processes.kill_all(
             lambda: processes.marked(MARK, str(folder)), lambda: self._clock.wait(threading.Event(), POLL_S / 4)
         )
-        shutil.rmtree(folder / DISK, ignore_errors=True)
+        clear(folder)
         last_seen = datetime.fromtimestamp((folder / FILE).stat().st_mtime, self._clock.now().tzinfo)
         ended = state.ended(min(self._clock.now(), last_seen + timedelta(seconds=1)), "machine_end.host_lost")
         ended.write(folder)

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
+import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 FILE = "machine.json"
+SCRATCH = "frugald-"  # begins the name of a machine's folder for temporary files, below the computer's own
 DISK = "disk"  # the machine's own folder below its state: what the agent gets, deleted when the machine ends
 GUARD = "guard"  # in `disk`: the agent writes how many more seconds the machine may live
 TERMINATE = "terminate"  # beside the state: asks the host to end the machine
@@ -64,3 +67,16 @@ class MachineState:
     def read(cls, folder: Path) -> Self:
         """Read the state from `folder`. Raises OSError, ValueError, TypeError."""
         return cls(**json.loads((folder / FILE).read_bytes()))
+
+
+def scratch(folder: Path) -> Path:
+    """Return a machine's folder for temporary files: short, since a Unix socket's path takes 107 bytes and programs put
+    theirs there (torch's data loaders among them).
+    """
+    return Path(tempfile.gettempdir()) / f"{SCRATCH}{folder.name}"
+
+
+def clear(folder: Path) -> None:
+    """Delete what a machine had on its disk."""
+    for path in (folder / DISK, scratch(folder)):
+        shutil.rmtree(path, ignore_errors=True)
