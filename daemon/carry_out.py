@@ -47,7 +47,7 @@ class CarryOut:
         with self.world.database.write() as session:
             live = session.exec(select(Machine).where(Machine.state != MachineState.GONE)).all()
             words = session.exec(select(Attempt).where(col(Attempt.state).in_(jobs.WRITERS), col(Attempt.command_seq) > 0)).all()
-            launches = {m.id: orders.launch(self.world, session, m) for m in live if m.state == MachineState.INTENDED}
+            launches = {m.id: self._order(session, m, now) for m in live if m.state == MachineState.INTENDED}
             restores = {a.id: session.get_one(Job, a.job_id) for a in words}
         for machine in live:
             if machine.id not in self._busy and self._not_before.get(machine.id, now) <= now:
@@ -56,6 +56,14 @@ class CarryOut:
         for attempt in words:
             self._write_word(attempt, restores[attempt.id], counts)
         return counts
+
+    def _order(self, session: Session, machine: Machine, now: datetime) -> orders.Launch | None:
+        """Return what to rent, or close the intent when the job's secrets are gone since it was decided."""
+        try:
+            return orders.launch(self.world, session, machine)
+        except (OSError, UnicodeError) as error:
+            self._not_rented(session, machine, Reason("wait.secret", {"why": str(error)}), now)
+            return None
 
     def _next_call(self, machine: Machine, launch: orders.Launch | None, now: datetime, counts: dict[str, int]) -> None:
         provider = self.world.providers.get(machine.cloud)

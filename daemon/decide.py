@@ -120,6 +120,8 @@ class _Draft:
 
     def _not_now(self, job: WaitingJob) -> Reason | None:
         now, choose = self.snapshot.now, self.snapshot.choose
+        if job.lacks:
+            return job.lacks
         if job.not_before and now < job.not_before:
             return Reason("wait.not_before", {"at": job.not_before.isoformat(timespec="seconds")})
         if job.waits_for:

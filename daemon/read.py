@@ -7,6 +7,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from config import gpus
+from config.reason import Reason
 from daemon import jobs, money, sold_out
 from daemon.jobfile import JobSpec
 from daemon.models import Attempt, Budget, Job, Machine
@@ -54,8 +55,16 @@ def waiting_job(world: World, job: Job, waits_for: tuple[str, ...] = ()) -> Wait
         id=job.id, name=job.name, user=job.user, project=job.project, priority=job.priority,
         submitted_at=job.submitted_at, needs=spec.needs(), work=_work(world, job), disk=spec.disk_bytes,
         not_before=max((t for t in (job.not_before, job.retry_at) if t), default=None), deadline=job.deadline,
-        waits_for=waits_for, tries_failed=job.launches_failed,
+        waits_for=waits_for, tries_failed=job.launches_failed, lacks=_missing_secret(world, spec),
     )
+
+
+def _missing_secret(world: World, spec: JobSpec) -> Reason | None:
+    try:
+        spec.environment(world.credentials)
+    except (OSError, UnicodeError) as error:
+        return Reason("wait.secret", {"why": str(error)})
+    return None
 
 
 def _waiting(world: World, session: Session) -> list[WaitingJob]:

@@ -31,6 +31,7 @@ class WaitingJob:
     deadline: datetime | None = None
     waits_for: tuple[str, ...] = ()  # names of the jobs that must succeed first and haven't yet
     tries_failed: int = 0  # launches in a row that found nothing
+    lacks: Reason | None = None  # what its owner must see to first
 
     def scopes(self, cloud: str) -> frozenset[Scope]:
         """Return every scope that its cost on `cloud` falls under."""

@@ -209,11 +209,19 @@ def test_a_folder_of_too_many_files(site: Site, monkeypatch: pytest.MonkeyPatch)
     assert "more than 20 files" in refused_beside_a_good_one(site)
 
 
-def test_a_pattern_that_takes_for_ever(site: Site) -> None:
+def test_patterns_that_want_to_take_for_ever(site: Site) -> None:
     site.put("a/job.yaml")
-    site.put("a/.gitignore", "*a*a*a*a*a*a*a*a*b\n")
-    site.put("a/" + "a" * 200, "")
-    assert "is too complex" in refused_beside_a_good_one(site)
+    site.put("a/.gitignore", "*a" * 100 + "b\n" + "**/a/" * 40 + "b\n")
+    deep = "a/" * 40
+    site.put(f"a/{deep}" + "a" * 200, "")
+    [claimed] = site.take()
+    assert deep[:-1] + "/" + "a" * 200 in members(site, claimed)
+
+
+def test_patterns_without_end(site: Site) -> None:
+    site.put("a/job.yaml")
+    site.put("a/.frugaldignore", "x\n" * 501)
+    assert ".frugaldignore has more than 500 lines" in refused_beside_a_good_one(site)
 
 
 @as_root

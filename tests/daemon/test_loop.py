@@ -285,6 +285,18 @@ def test_a_job_without_checkpoints_goes_to_spot_only_when_it_says_so(house: Hous
     assert markets == {careful: "on-demand", bold: "spot"}
 
 
+def test_a_job_without_its_secret_waits_and_stops_no_other(house: House) -> None:
+    (house.folder / "credentials").mkdir()
+    house.world.credentials = house.folder / "credentials"
+    needy = house.submit("needy", JOB + "secrets: [WANDB_API_KEY]\n")
+    other = house.submit("other", work_s=60)
+    house.run_until(other, JobState.SUCCEEDED)
+    assert house.job(needy).reason_code == "wait.secret"
+    (house.folder / "credentials" / "WANDB_API_KEY").write_text("k\n")
+    house.run_until(needy, JobState.RUNNING)
+    assert b"WANDB_API_KEY" in house.store.get(f"jobs/{needy}/spec.json")
+
+
 def test_a_job_that_fits_nowhere_waits_with_the_nearest_miss(house: House) -> None:
     job = house.submit("large", "run: x\nresources: {gpu_memory: 80GB}\n")
     house.run(30)
