@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from daemon import jobs, money
 from daemon.budgets import Cap, Purse, Window, window_of
+from daemon.events import needed_micro
 from daemon.models import Budget, Job, Machine
 from daemon.states import MACHINE_LIVE
 from daemon.world import World
@@ -87,6 +88,6 @@ class Accounts:
         job = session.get(Job, budget.subject) if budget.scope == "job" else None
         return {
             "budget": budget.id, "spent_micro": spent, "leased_micro": leased, "cap_micro": budget.cap_micro,
-            "needed_micro": jobs.needed_micro(session, job) if job else None,
+            "needed_micro": needed_micro(job) if job else None,
             "command": f"frugald budget set {budget.id} AMOUNT",
         }

@@ -123,7 +123,8 @@ class Answers:
         plan = decide(replace(snapshot, waiting=(waiting,), held=(), machines=(), choose=snapshot.choose.model_copy(
             update={"runners_up": 2})))
         if not plan.launches:
-            reason = next((p.reason for p in (*plan.skips, *plan.holds)), Reason("wait.no_need"))
+            reasons = [skip.reason for skip in plan.skips] + [hold.reason for hold in plan.holds]
+            reason = reasons[0] if reasons else Reason("wait.no_need")
             return Answer(ok=True, code="waits", message=str(reason), data={"jobs": len(specs), "offers": [], "why": str(reason)})
         return Answer(ok=True, code="would_launch", message="", data=self._forecast(session, snapshot, plan.launches[0], spec, len(specs)))
 

@@ -24,7 +24,7 @@ class Journal:
         attempt: int = -1, **values: Value,
     ) -> Event:
         """Record one event and the alerts that follow from it."""
-        named: dict[str, Value] = {"job": job.name} if job else {}
+        named = _of_job(job) if job else {}
         event = Event(
             at=now, code=code, job_id=job.id if job else "", machine_id=machine.id if machine else "", attempt=attempt,
             values=named | values,
@@ -59,6 +59,18 @@ class Journal:
             attempt=row.n if isinstance(row, Attempt) else -1,
             values={"old": str(old), "new": str(new), "why": reason.code, **reason.values},
         ))
+
+
+def _of_job(job: Job) -> dict[str, Value]:
+    """Return what every event of a job tells: what it has cost, what it still needs, and the command that shows more."""
+    return {"job": job.name, "spent_micro": job.cost_micro, "needed_micro": needed_micro(job), "command": f"frugald why {job.id}"}
+
+
+def needed_micro(job: Job) -> int | None:
+    """Estimate what the job still needs, from its own cost and progress; None before there is progress to go by."""
+    if job.total_steps <= 0 or job.step <= 0 or job.cost_micro == 0:
+        return None
+    return job.cost_micro * max(0, job.total_steps - job.step) // job.step
 
 
 def _job_of(row: Job | Attempt | Machine) -> str:

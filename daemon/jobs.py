@@ -8,6 +8,7 @@ from sqlmodel import Session, col, select, update
 from config.reason import Reason
 from daemon import money
 from daemon.budgets import Cap, window_of
+from daemon.events import needed_micro
 from daemon.models import Attempt, Budget, BudgetAlert, Job, Machine
 from daemon.states import JOB_TERMINAL, AttemptState, JobState, MachineState
 from daemon.world import World
@@ -134,7 +135,7 @@ def reached(world: World, session: Session, job: Job, budget_id: str, start: dat
     spent, leased = standing(session, world, cap, start, now)
     world.journal.emit(
         session, now, "budget.reached", job=job, budget=budget.id, percent=100, spent_micro=spent, leased_micro=leased,
-        cap_micro=budget.cap_micro, needed_micro=needed_micro(session, job),
+        cap_micro=budget.cap_micro, needed_micro=needed_micro(job),
         command=f"frugald budget set {budget.id} AMOUNT",
     )
 
@@ -157,14 +158,6 @@ def standing(session: Session, world: World, cap: Cap, start: datetime, now: dat
     purse = money.read_purse(session, now, world.settings.zone)
     window = window_of(cap.period, start, world.settings.zone)
     return money.spent_micro(session, cap, window), purse.leased_micro(cap, window)
-
-
-def needed_micro(session: Session, job: Job) -> int | None:
-    """Estimate what the job still needs, from its own cost and progress; None before there is progress to go by."""
-    session.refresh(job)
-    if job.total_steps <= 0 or job.step <= 0 or job.cost_micro == 0:
-        return None
-    return job.cost_micro * max(0, job.total_steps - job.step) // job.step
 
 
 def _succeed(world: World, session: Session, job: Job, now: datetime) -> None:

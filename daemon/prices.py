@@ -39,16 +39,29 @@ class Prices:
         self._last: dict[str, int] = {}  # the price last believed of each pool, however long ago
         self._suspects: dict[str, dict[str, int]] = {}  # by source: a jump seen once is believed when it is seen again
         self._busy: set[str] = set()
+        self._stale: set[str] = set()  # sources whose age has been told
 
     def run_once(self, now: datetime) -> dict[str, int]:
-        """Ask every source that isn't still busy with the last question."""
+        """Ask every source that isn't still busy with the last question, and tell of those whose prices are too old."""
         asked = 0
+        self._watch_age(now)
         for source in self.world.sources:
             if source.name not in self._busy:
                 self._busy.add(source.name)
                 self.world.calls.submit(f"prices:{source.name}", partial(_ask, source, now), partial(self._answered, source))
                 asked += 1
         return {"asked": asked}
+
+    def _watch_age(self, now: datetime) -> None:
+        with self.world.database.write() as session:
+            for health in session.exec(select(SourceHealth).where(col(SourceHealth.ok_at).is_not(None))):
+                age = now - health.ok_at if health.ok_at else now - now
+                if age <= self.world.settings.prices.stale_after:
+                    self._stale.discard(health.name)
+                elif health.name not in self._stale:
+                    self._stale.add(health.name)
+                    self.world.journal.emit(session, now, "prices.stale", source=health.name, age_s=age.total_seconds(),
+                                            why=health.reason or "no answer", command="frugald status")
 
     def _answered(self, source: PriceSource, outcome: Any) -> None:  # noqa: ANN401
         self._busy.discard(source.name)

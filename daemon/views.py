@@ -137,19 +137,26 @@ def machines(session: Session, *, everything: bool = False) -> list[Json]:
 
 
 def costs(session: Session, start: datetime, end: datetime, by: str) -> list[Json]:
-    """Return what was spent from `start` until before `end`, summed by project, user, job, machine or cloud."""
-    columns = {"project": Ledger.project, "user": Ledger.user, "job": Ledger.job_id, "machine": Ledger.machine_id,
-               "cloud": Ledger.cloud}
-    key = col(columns[by])
-    rows = session.exec(
-        select(key, func.sum(Ledger.amount_micro), func.min(Ledger.native_amount), func.min(Ledger.fx_rate),
-               func.group_concat(Ledger.machine_id.distinct()))  # type: ignore[attr-defined]
-        .where(col(Ledger.from_at) >= start, col(Ledger.from_at) < end).group_by(key).order_by(key)
-    )
-    return [
-        {by: name, "amount_micro": int(total), "native_hourly": native, "fx_rate": rate, "machines": str(ids).split(",")}
-        for name, total, native, rate, ids in rows
-    ]
+    """Return what was spent from `start` until before `end`, summed by project, user, job, machine or cloud.
+
+    Each row names its machines and, where all of them have the same, the native hourly price and the rate used.
+    """
+    found: dict[str, Json] = {}
+    for row in session.exec(select(Ledger).where(col(Ledger.from_at) >= start, col(Ledger.from_at) < end)):
+        key = str({"project": row.project, "user": row.user, "job": row.job_id, "machine": row.machine_id, "cloud": row.cloud}[by])
+        one = found.setdefault(key, {by: key, "amount_micro": 0, "native_hourly": set(), "fx_rate": set(), "machines": set()})
+        one["amount_micro"] += row.amount_micro
+        one["native_hourly"].add(row.native_amount)
+        one["fx_rate"].add(row.fx_rate)
+        one["machines"].add(row.machine_id)
+    return [_cost_row(found[key]) for key in sorted(found)]
+
+
+def _cost_row(row: Json) -> Json:
+    def only(values: set[str]) -> str:
+        return next(iter(values)) if len(values) == 1 else "several"
+
+    return row | {"native_hourly": only(row["native_hourly"]), "fx_rate": only(row["fx_rate"]), "machines": sorted(row["machines"])}
 
 
 def status(session: Session, now: datetime, zone: ZoneInfo) -> Json:

@@ -59,9 +59,14 @@ def version() -> str:
     return installed("frugald")
 
 
+def _say_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"frugald {version()}")
+        ctx.exit()
+
+
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Say the version.",
-              callback=lambda ctx, _, wanted: wanted and (click.echo(f"frugald {version()}"), ctx.exit()))
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Say the version.", callback=_say_version)
 @click.option("--socket", envvar="FRUGALD_SOCKET", default="", help="Where the daemon listens (default: from the settings).")
 @click.option("--config", envvar="FRUGALD_CONFIG", default="", help="The settings file (default: ./frugald.toml, /etc/frugald/).")
 @click.pass_context

@@ -48,7 +48,7 @@ OURS = {
     "max_price": "resources.max_hourly_cost", "backends": "resources.infra", "regions": "resources.infra",
     "partition": "resources.infra", "time": "max_duration", "timeout": "max_duration", "stop_duration": "checkpoint.grace",
     "stop_grace": "checkpoint.grace", "dependency": "after", "depends_on": "after", "begin": "not_before",
-    "job_name": "name", "max_cost": "budget", "cap": "budget", "requeue": "retry", "restart": "retry",
+    "job_name": "name", "max_cost": "budget", "cap": "budget", "requeue": "retry.on_events", "restart": "retry.on_events",
 }  # fmt: skip
 _MOVED: tuple[tuple[Key, Key], ...] = (
     (("resources", "any_of"), ("any_of",)),

@@ -14,7 +14,6 @@ from daemon.jobfile.script import read_script
 from daemon.jobfile.text import UNSAFE, line_at
 from daemon.jobfile.yaml12 import DEEPEST, MOST_VALUES, read_yaml
 
-
 _TOML_TEXT = re.compile(
     r"""
     "{3}(?:\\.|[^\\])*?"{3,5}

@@ -10,7 +10,7 @@ import pytest
 from config.clock import SystemClock
 from config.reason import Reason
 from daemon.inbox import Claimed, Refused
-from daemon.jobfile import Currency
+from daemon.jobfile import Currency, read_job
 from runner.store import StoreError
 from tests.daemon.inbox_site import JOB, LATER, Site
 
@@ -36,7 +36,10 @@ def test_a_file_becomes_a_job_and_moves_out_of_the_way(site: Site) -> None:
 def test_a_wrong_file_gets_its_reasons_beside_it(site: Site) -> None:
     site.put("train.yaml", "run: x\nresources:\n  gpu_memroy: 3GB\nspice: hot\n")
     text = site.refusal()
-    assert text.splitlines()[0] == "train.yaml: line 3: resources.gpu_memroy: there is no such word; did you mean `gpu_memory`?"
+    assert (
+        text.splitlines()[0]
+        == "train.yaml: line 3: resources.gpu_memroy: there is no such word; did you mean `gpu_memory`?"
+    )
     assert site.names("rejected") == ["train.yaml", "train.yaml.error.txt"]
     beside = (site.folder / "rejected" / "train.yaml.error.txt").read_text()
     assert beside.startswith(text)
@@ -53,7 +56,17 @@ def test_nobodys_file_is_replaced(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".hidden.yaml", ".x.yaml.tmp", "x.yaml.tmp", "x.yaml.part", "x.yaml~", ".x.yaml.swp", "x.YAML.PART", "x.crdownload"]
+    "name",
+    [
+        ".hidden.yaml",
+        ".x.yaml.tmp",
+        "x.yaml.tmp",
+        "x.yaml.part",
+        "x.yaml~",
+        ".x.yaml.swp",
+        "x.YAML.PART",
+        "x.crdownload",
+    ],
 )
 def test_what_is_on_its_way_is_left_alone(site: Site, name: str) -> None:
     site.put(name)
@@ -67,7 +80,10 @@ def test_what_is_no_job_is_refused_with_what_would_be(site: Site, name: str) -> 
     assert "a job file ends in .yaml" in site.refusal() or name.endswith("sbatch")
 
 
-@pytest.mark.parametrize("name", ["训练 🚀.yaml", "a b'c\"d$(x).yaml", "-rf.yaml", "x" * 250 + ".yaml", "好" * 83 + ".yml", "a\nb.yaml", "é.YAML"])
+@pytest.mark.parametrize(
+    "name",
+    ["训练 🚀.yaml", "a b'c\"d$(x).yaml", "-rf.yaml", "x" * 250 + ".yaml", "好" * 83 + ".yml", "a\nb.yaml", "é.YAML"],
+)
 def test_any_name_is_fine(site: Site, name: str) -> None:
     site.put(name)
     [claimed] = site.take()
@@ -141,7 +157,11 @@ def test_the_oldest_come_first_and_only_so_many(site: Site, monkeypatch: pytest.
     monkeypatch.setattr("daemon.inbox.claim.MOST_AT_ONCE", 3)
     for number in (4, 2, 5, 1, 3):
         site.put(f"{number}.yaml", f"run: echo {number}\n")
-    assert [[one.source for one in site.take()] for _ in range(3)] == [["4.yaml", "2.yaml", "5.yaml"], ["1.yaml", "3.yaml"], []]
+    assert [[one.source for one in site.take()] for _ in range(3)] == [
+        ["4.yaml", "2.yaml", "5.yaml"],
+        ["1.yaml", "3.yaml"],
+        [],
+    ]
 
 
 # ---------------------------------------------------------------- twice
@@ -242,15 +262,13 @@ def test_a_full_disk_is_nobodys_fault(site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_mistake_of_ours_stops_nobody_else(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.inbox import code
-
     def read(data: bytes, *rest: object) -> object:
         if data == b"bad":
             raise ZeroDivisionError("division by zero")
         return real(data, *rest)  # type: ignore[arg-type]
 
-    real = code.read_job
-    monkeypatch.setattr(code, "read_job", read)
+    real = read_job
+    monkeypatch.setattr("daemon.inbox.code.read_job", read)
     site.put("a.yaml", "bad")
     site.put("b.yaml")
     refused, claimed = sorted(site.scan(), key=lambda one: one.source)

@@ -126,12 +126,14 @@ def test_a_file_that_changes_while_it_is_packed_is_told(tmp_path: Path, monkeypa
     path.write_text("x" * 1000)
     real = tarfile.TarFile.addfile
 
+    lengths = [5, 1000, 5000]
+
     def addfile(self: tarfile.TarFile, info: tarfile.TarInfo, file: io.BytesIO | None = None) -> None:
-        path.write_text("y" * length)
+        path.write_text("y" * lengths.pop())
         real(self, info, file)
 
     monkeypatch.setattr(tarfile.TarFile, "addfile", addfile)
-    for length in (5, 1000, 5000):
+    while lengths:
         path.write_text("x" * 1000)
         os.utime(path, (1, 1))
         with pytest.raises(NotTaken, match=r"`log.txt` changed while it was packed"):
@@ -156,7 +158,10 @@ def fill(folder: Path, texts: dict[str, str]) -> None:
 
 
 def test_caches_and_git_are_never_code(tmp_path: Path) -> None:
-    fill(tmp_path, {".git/config": "", "a/__pycache__/x.pyc": "", "b.pyc": "", ".venv/bin/python": "", "a/b.py": "", ".env": ""})
+    fill(
+        tmp_path,
+        {".git/config": "", "a/__pycache__/x.pyc": "", "b.pyc": "", ".venv/bin/python": "", "a/b.py": "", ".env": ""},
+    )
     assert kept(tmp_path) == {"a/b.py", ".env"}
 
 
@@ -175,7 +180,36 @@ def test_an_ignore_file_that_is_a_link_is_not_read(tmp_path: Path) -> None:
     assert kept(tmp_path / "a") == {".gitignore", "x.py"}
 
 
-PATTERNS = st.sampled_from(["*.py", "/a", "b/", "!c.py", "a/*", "**/c", "c.p?", "[ab].py", "#x", "\\!b", " ", "a/**/b", "!/a/b.py", "*", "!*/", "a/**", "b/**/", "[!a].py", "[^c]*", "!b", "a", "c ", "c.py\\ ", "/**/c.py", "?", "**"])
+PATTERNS = st.sampled_from(
+    [
+        "*.py",
+        "/a",
+        "b/",
+        "!c.py",
+        "a/*",
+        "**/c",
+        "c.p?",
+        "[ab].py",
+        "#x",
+        "\\!b",
+        " ",
+        "a/**/b",
+        "!/a/b.py",
+        "*",
+        "!*/",
+        "a/**",
+        "b/**/",
+        "[!a].py",
+        "[^c]*",
+        "!b",
+        "a",
+        "c ",
+        "c.py\\ ",
+        "/**/c.py",
+        "?",
+        "**",
+    ]
+)
 NAMES = ["a.py", "b.py", "c.py", "a/b.py", "a/c.py", "a/b/c.py", "b/a.py", "b/c/a", "c/c", "a/a/b"]
 
 
@@ -189,6 +223,10 @@ def test_the_rules_are_gits(tmp_path_factory: pytest.TempPathFactory, above: lis
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     subprocess.run(["git", "init", "-q", folder], check=True, env=environment)
     listed = subprocess.run(
-        ["git", "-C", folder, "ls-files", "--others", "--exclude-standard"], check=True, env=environment, capture_output=True, text=True
+        ["git", "-C", folder, "ls-files", "--others", "--exclude-standard"],
+        check=True,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert kept(folder) == set(listed.stdout.split())

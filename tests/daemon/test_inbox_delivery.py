@@ -150,10 +150,12 @@ def test_a_status_is_written_when_it_changes(site: Site) -> None:
     site.delivery.status(job | {"state": "succeeded"})
     assert json.loads(path.read_text())["state"] == "succeeded"
     site.delivery.forget("j1")
-    assert sorted(os.listdir(site.done)) == ["status.json"]
+    assert [path.name for path in site.done.iterdir()] == ["status.json"]
 
 
-@pytest.mark.parametrize(("name", "folder"), [("a/../b", "a-..-b-j1"), ("..", "-j1"), ("训练 1", "训练-1-j1"), ("x" * 99, "x" * 60 + "-j1")])
+@pytest.mark.parametrize(
+    ("name", "folder"), [("a/../b", "a-..-b-j1"), ("..", "-j1"), ("训练 1", "训练-1-j1"), ("x" * 99, "x" * 60 + "-j1")]
+)
 def test_a_jobs_folder_is_beside_the_others_whatever_its_name(site: Site, name: str, folder: str) -> None:
     assert site.delivery.folder("j1", name) == site.folder / "done" / folder
 

@@ -171,7 +171,9 @@ def test_links_inside_a_folder_are_fine(site: Site) -> None:
 def members(site: Site, claimed: Claimed) -> dict[str, str]:
     with tarfile.open(fileobj=io.BytesIO(site.store.get(claimed.code_key))) as tar:
         return {
-            member.name: f"-> {member.linkname}" if member.issym() else (file.read().decode() if (file := tar.extractfile(member)) else "")
+            member.name: f"-> {member.linkname}"
+            if member.issym()
+            else (file.read().decode() if (file := tar.extractfile(member)) else "")
             for member in tar
         }
 
@@ -192,7 +194,7 @@ def test_folders_without_end(site: Site) -> None:
     site.put("a/job.yaml")
     here = os.open(site.folder / "a", os.O_RDONLY)
     for _ in range(1_500):  # deeper than a path can be written down, and than Python calls itself
-        os.mkdir("d", dir_fd=here)  # noqa: PTH102
+        os.mkdir("d", dir_fd=here)
         inner = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = inner

@@ -41,7 +41,9 @@ def test_a_name_that_is_taken_gets_a_number(site: Site, home: Path) -> None:
 def test_many_at_once_lose_nothing(site: Site, home: Path) -> None:
     (home / "a.yaml").write_text(JOB)
     names: list[str] = []
-    threads = [threading.Thread(target=lambda: names.append(submit_file(site.folder, home / "a.yaml").name)) for _ in range(20)]
+    threads = [
+        threading.Thread(target=lambda: names.append(submit_file(site.folder, home / "a.yaml").name)) for _ in range(20)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -84,7 +86,7 @@ def test_a_folder_that_is_dropped_and_one_that_is_submitted_are_the_same_job(sit
 
 
 def test_a_folder_without_a_job_is_refused(site: Site, home: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="holds no job file: one of job.yaml"):
+    with pytest.raises(FileNotFoundError, match="holds no job file: one of job"):
         submit_file(site.folder, home)
     assert list(site.folder.glob(".*.tmp")) == []
 
@@ -99,7 +101,7 @@ def test_what_fails_leaves_nothing_behind(site: Site, home: Path) -> None:
     fill(home, {"job.yaml": "run: x\nworkdir: none\n"})
     with pytest.raises(FileNotFoundError):
         submit_file(site.folder, home / "job.yaml")
-    assert sorted(os.listdir(site.folder)) == [".claimed", "accepted", "done", "rejected"]
+    assert {path.name for path in site.folder.iterdir()} == {".claimed", "accepted", "done", "rejected"}
 
 
 def test_nothing_is_seen_before_it_is_whole(site: Site, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,7 +334,7 @@ def test_an_unknown_word_leads_to_the_right_one(line: str, hint: str) -> None:
         ("resources: {accelerators: 'A100:90GB'}", "40GB or 80GB"), ("resources: {accelerators: 3}", "names no GPU"),
         ("resources: {gpu_memory: true}", "not a number"), ("resources: {cpus: -1}", "at least 0"),
         ("resources: {infra: a/b/c/d}", "not written as it should be"), ("resources: [a]", "not a table"),
-        ("name: 'a\\nb'", None), ("name: \"a\\nb\"", "one line"), ("name: ' a'", "one line"), (f"name: {'x' * 101}", "too long"),
+        ("name: 'a\\nb'", None), ('name: "a\\nb"', "one line"), ("name: ' a'", "one line"), (f"name: {'x' * 101}", "too long"),
         ("work: {hours: .inf}", "not a number"), ("work: {hours: .nan}", "not a number"), ("work: {on: T4}", "add `hours`"),
         ("checkpoint: {signal: SIGKILL}", "not one of SIGTERM"), ("checkpoint: {keep: 0}", "at least 1"),
         ("priority: 1001", "at most 1000"), ("deadline: soon", "not a time"), ("deadline: 0s", "can't be met"),
