@@ -40,8 +40,15 @@ class Accounts:
         overran = machine.lease_until and machine.seen_at and machine.seen_at > machine.lease_until
         if overran and machine.id not in self._overran:
             self._overran.add(machine.id)
-            self.world.journal.emit(session, now, "machine.leaked", machine=machine, cloud=machine.cloud,
-                                    machine_there=machine.provider_id, command="frugald reap")
+            self.world.journal.emit(
+                session,
+                now,
+                "machine.leaked",
+                machine=machine,
+                cloud=machine.cloud,
+                machine_there=machine.provider_id,
+                command="frugald reap",
+            )
 
     def _thresholds(self, session: Session, purse: Purse, cap: Cap, now: datetime) -> int:
         window = window_of(cap.period, now, purse.zone)
@@ -52,8 +59,11 @@ class Accounts:
             if percent < 100 and spent * 100 >= cap.cap_micro * percent:
                 sent += self._say(session, budget, window, percent, spent, leased, now)
         if spent >= cap.cap_micro and 100 in cap.thresholds:
-            sent += jobs.first_time(session, budget, window.start, "reached", 100, now) and bool(self.world.journal.emit(
-                session, now, "budget.reached", **self._values(session, budget, spent, leased), percent=100))
+            sent += jobs.first_time(session, budget, window.start, "reached", 100, now) and bool(
+                self.world.journal.emit(
+                    session, now, "budget.reached", **self._values(session, budget, spent, leased), percent=100
+                )
+            )
         return sent + self._forecast(session, budget, cap, window, purse, now)
 
     def _say(
@@ -62,13 +72,12 @@ class Accounts:
         if not jobs.first_time(session, budget, window.start, "spent", percent, now):
             return 0
         job = session.get(Job, budget.subject) if budget.scope == "job" else None
-        self.world.journal.emit(session, now, "budget.threshold", job=job, percent=percent,
-                                **self._values(session, budget, spent, leased))
+        self.world.journal.emit(
+            session, now, "budget.threshold", job=job, percent=percent, **self._values(session, budget, spent, leased)
+        )
         return 1
 
-    def _forecast(
-        self, session: Session, budget: Budget, cap: Cap, window: Window, purse: Purse, now: datetime
-    ) -> int:
+    def _forecast(self, session: Session, budget: Budget, cap: Cap, window: Window, purse: Purse, now: datetime) -> int:
         """Warn when spending goes on as in the last day and would pass the cap before the period ends."""
         if cap.period in {"hour", "total"}:
             return 0
@@ -78,8 +87,15 @@ class Accounts:
         if forecast <= cap.cap_micro or not jobs.first_time(session, budget, window.start, "forecast", 100, now):
             return 0
         self.world.journal.emit(
-            session, now, "budget.forecast", budget=budget.id, forecast_micro=forecast, cap_micro=cap.cap_micro,
-            spent_micro=spent, at=window.end.astimezone(purse.zone).isoformat(timespec="minutes"), command="frugald budgets",
+            session,
+            now,
+            "budget.forecast",
+            budget=budget.id,
+            forecast_micro=forecast,
+            cap_micro=cap.cap_micro,
+            spent_micro=spent,
+            at=window.end.astimezone(purse.zone).isoformat(timespec="minutes"),
+            command="frugald budgets",
         )
         return 1
 
@@ -87,7 +103,10 @@ class Accounts:
     def _values(session: Session, budget: Budget, spent: int, leased: int) -> dict[str, Any]:
         job = session.get(Job, budget.subject) if budget.scope == "job" else None
         return {
-            "budget": budget.id, "spent_micro": spent, "leased_micro": leased, "cap_micro": budget.cap_micro,
+            "budget": budget.id,
+            "spent_micro": spent,
+            "leased_micro": leased,
+            "cap_micro": budget.cap_micro,
             "needed_micro": needed_micro(job) if job else None,
             "command": f"frugald budget set {budget.id} AMOUNT",
         }

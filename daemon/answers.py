@@ -98,12 +98,17 @@ class Answers:
         return _done("held", job=job.id)
 
     def _set_budget(self, session: Session, command: SetBudget, now: datetime) -> Answer:
-        if command.scope not in _SCOPES or command.period not in _PERIODS or (command.scope == "all") != (not command.subject):
+        if (
+            command.scope not in _SCOPES
+            or command.period not in _PERIODS
+            or (command.scope == "all") != (not command.subject)
+        ):
             return _refused("no_such_budget", budget=f"{command.scope}:{command.subject}/{command.period}")
         if command.scope == "job" and session.get(Job, command.subject) is None:
             return _refused("not_found", job=command.subject)
-        budget = set_budget(self.world, session, command.scope, command.subject, command.period, command.cap_micro,
-                            command.at_cap, now)
+        budget = set_budget(
+            self.world, session, command.scope, command.subject, command.period, command.cap_micro, command.at_cap, now
+        )
         return _done("budget", budget=budget.id, cap_micro=budget.cap_micro)
 
     # ------------------------------------------------------------------ dry run
@@ -113,24 +118,53 @@ class Answers:
         try:
             specs = read_job(command.text.encode(), command.filename)
         except JobFileError as error:
-            return Answer(ok=False, code="bad_file", message=str(error), data={"problems": [str(p) for p in error.problems]})
+            return Answer(
+                ok=False, code="bad_file", message=str(error), data={"problems": [str(p) for p in error.problems]}
+            )
         spec = specs[0]
         snapshot = read_snapshot(self.world, session, self.prices, now)
-        job = Job(id="dry-run", name=spec.name, user=command.user, project=spec.project or "default", state=JobState.QUEUED,
-                  state_since=now, content_key="", submitted_at=now, spec=spec.to_json(), priority=spec.priority)
+        job = Job(
+            id="dry-run",
+            name=spec.name,
+            user=command.user,
+            project=spec.project or "default",
+            state=JobState.QUEUED,
+            state_since=now,
+            content_key="",
+            submitted_at=now,
+            spec=spec.to_json(),
+            priority=spec.priority,
+        )
         waiting = waiting_job(self.world, job)
         self.world.specs.pop("dry-run", None)
-        plan = decide(replace(snapshot, waiting=(waiting,), held=(), machines=(), choose=snapshot.choose.model_copy(
-            update={"runners_up": 2})))
+        plan = decide(
+            replace(
+                snapshot,
+                waiting=(waiting,),
+                held=(),
+                machines=(),
+                choose=snapshot.choose.model_copy(update={"runners_up": 2}),
+            )
+        )
         if not plan.launches:
             reasons = [skip.reason for skip in plan.skips] + [hold.reason for hold in plan.holds]
             reason = reasons[0] if reasons else Reason("wait.no_need")
-            return Answer(ok=True, code="waits", message=str(reason), data={"jobs": len(specs), "offers": [], "why": str(reason)})
-        return Answer(ok=True, code="would_launch", message="", data=self._forecast(session, snapshot, plan.launches[0], spec, len(specs)))
+            return Answer(
+                ok=True, code="waits", message=str(reason), data={"jobs": len(specs), "offers": [], "why": str(reason)}
+            )
+        return Answer(
+            ok=True,
+            code="would_launch",
+            message="",
+            data=self._forecast(session, snapshot, plan.launches[0], spec, len(specs)),
+        )
 
-    def _forecast(self, session: Session, snapshot: Snapshot, launch: Launch, spec: JobSpec, count: int) -> dict[str, Any]:
+    def _forecast(
+        self, session: Session, snapshot: Snapshot, launch: Launch, spec: JobSpec, count: int
+    ) -> dict[str, Any]:
         offers = [
-            offer_as_json(c.offer) | {"expected_micro": c.expected_micro, "per_work_hour_micro": c.per_work_hour_micro, "why": str(c.why)}
+            offer_as_json(c.offer)
+            | {"expected_micro": c.expected_micro, "per_work_hour_micro": c.per_work_hour_micro, "why": str(c.why)}
             for c in (launch.winner, *launch.runners_up)
         ]
         budgets = []
@@ -138,11 +172,24 @@ class Answers:
             if cap.scope in launch.lease.scopes:
                 window = window_of(cap.period, snapshot.now, snapshot.purse.zone)
                 spent, leased = money.spent_micro(session, cap, window), snapshot.purse.leased_micro(cap, window)
-                budgets.append({"id": cap.id, "cap_micro": cap.cap_micro, "spent_micro": spent, "leased_micro": leased,
-                                "left_micro": cap.cap_micro - spent - leased - launch.lease.total_micro})
-        return {"jobs": count, "name": spec.name, "offers": offers, "first_lease_micro": launch.lease.total_micro,
-                "expected_micro": launch.winner.expected_micro, "worst_micro": self._worst(session, launch, spec),
-                "budgets": budgets}
+                budgets.append(
+                    {
+                        "id": cap.id,
+                        "cap_micro": cap.cap_micro,
+                        "spent_micro": spent,
+                        "leased_micro": leased,
+                        "left_micro": cap.cap_micro - spent - leased - launch.lease.total_micro,
+                    }
+                )
+        return {
+            "jobs": count,
+            "name": spec.name,
+            "offers": offers,
+            "first_lease_micro": launch.lease.total_micro,
+            "expected_micro": launch.winner.expected_micro,
+            "worst_micro": self._worst(session, launch, spec),
+            "budgets": budgets,
+        }
 
     def _worst(self, session: Session, launch: Launch, spec: JobSpec) -> int | None:
         """Return the most that the job can cost: its own cap, else the tightest cap over it; None without any."""

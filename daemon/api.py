@@ -3,12 +3,13 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Query
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Engine
@@ -18,6 +19,7 @@ from daemon import views
 from daemon.commands import Answer, Cancel, Command, Commands, DryRun, Hold, Release, SetBudget
 from daemon.database import open_reader
 from daemon.models import Attempt, Job
+from daemon.record import offer_as_json
 from pricing.offer import Offer
 from runner.store import Missing, Store
 from runner.store.records import attempt_key
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 _MOST_LOG = 1024 * 1024
 _STATUS = {"not_found": 404, "bad_file": 422, "no_such_budget": 422}
+
+
+Json = dict[str, Any]
+Number = Annotated[int, Query(ge=0, le=2**31)]
 
 
 class BudgetBody(BaseModel):
@@ -59,122 +65,179 @@ class Facts(BaseModel):
     timezone: str
 
 
-def build_api(
-    reader: Engine, commands: Commands, store: Store, facts: Facts, now: Callable[[], datetime], offers: Callable[[], tuple[Offer, ...]]
-) -> FastAPI:
-    """Return the application; every answer is JSON, every refusal has a code, a sentence and a next step."""
-    app = FastAPI(title="frugald", version=facts.version)
-    zone = ZoneInfo(facts.timezone)
+@dataclass(frozen=True)
+class Inside:
+    """What the calls share: where they read, and whom they tell."""
 
-    def session() -> Iterator[Session]:
-        with Session(reader) as opened:
+    reader: Engine
+    commands: Commands
+    store: Store
+    facts: Facts
+    now: Callable[[], datetime]
+    offers: Callable[[], tuple[Offer, ...]]
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the time zone of the budget periods."""
+        return ZoneInfo(self.facts.timezone)
+
+    def session(self) -> Iterator[Session]:
+        """Open a session that can only read, for one call."""
+        with Session(self.reader) as opened:
             yield opened
 
-    Reading = Annotated[Session, Depends(session)]  # noqa: N806 - a type
-
-    def found(opened: Session, name: str) -> Job:
+    def found(self, opened: Session, name: str) -> Job:
+        """Return the job that `name` means. Raises HTTPException 404, 409."""
         try:
             job = views.find_job(opened, name)
         except views.Ambiguous as error:
-            raise _refusal(409, "ambiguous", f"several jobs begin with {name}: {error}", "write more of the id") from error
+            raise _refusal(
+                409, "ambiguous", f"several jobs begin with {name}: {error}", "write more of the id"
+            ) from error
         if job is None:
-            raise _refusal(404, "not_found", f"there is no job {name}", "`frugald jobs` lists them")
+            raise _refusal(404, "not_found", f"there is no job {name}", "`frugald jobs --all` lists them")
         return job
 
-    def told(command: Command) -> dict[str, Any]:
+    def told(self, command: Command) -> Json:
+        """Carry out a command and return its answer. Raises HTTPException."""
         try:
-            answer: Answer = commands.ask(command)
+            answer: Answer = self.commands.ask(command)
         except TimeoutError as error:
             raise _refusal(503, "busy", "the daemon is too busy to answer", "try again in a moment") from error
         if not answer.ok:
             raise _refusal(_STATUS.get(answer.code, 409), answer.code, answer.message, "")
         return {"code": answer.code, "message": answer.message, **answer.data}
 
-    @app.get("/status")
-    def status(opened: Reading) -> dict[str, Any]:
-        return views.status(opened, now(), zone) | facts.model_dump()
+
+def build_api(inside: Inside) -> FastAPI:
+    """Return the application; every answer is JSON, every refusal has a code, a sentence and a next step."""
+    app = FastAPI(title="frugald", version=inside.facts.version)
+    for part in (_jobs, _changes, _money, _looks):
+        app.include_router(part(inside))
+    return app
+
+
+def _jobs(inside: Inside) -> APIRouter:
+    app = APIRouter()
+    Reading = Annotated[Session, Depends(inside.session)]  # noqa: N806 - a type
 
     @app.get("/jobs")
-    def jobs(opened: Reading, limit: Annotated[int, Query(ge=1, le=10_000)] = 200, everything: bool = True) -> list[dict[str, Any]]:
+    def jobs(
+        opened: Reading, limit: Annotated[int, Query(ge=1, le=10_000)] = 200, everything: bool = True
+    ) -> list[Json]:
         return views.jobs(opened, everything=everything, limit=limit)
 
     @app.get("/jobs/{name}")
-    def job(opened: Reading, name: str) -> dict[str, Any]:
-        return views.job(opened, found(opened, name))
+    def job(opened: Reading, name: str) -> Json:
+        return views.job(opened, inside.found(opened, name))
 
     @app.get("/jobs/{name}/why")
-    def why(opened: Reading, name: str) -> dict[str, Any]:
-        return views.why(opened, found(opened, name))
+    def why(opened: Reading, name: str) -> Json:
+        return views.why(opened, inside.found(opened, name))
 
     @app.get("/jobs/{name}/log")
-    def log(opened: Reading, name: str, attempt: int = 0, chunk: Annotated[int, Query(ge=0)] = 0) -> Response:
+    def log(opened: Reading, name: str, attempt: Number = 0, chunk: Number = 0) -> Response:
         """Return the log from one chunk of one attempt on; the headers say where the next question begins."""
-        one = found(opened, name)
-        data, chunk_after = b"", chunk
-        while len(data) < _MOST_LOG:
-            try:
-                data += store.get(attempt_key(one.id, attempt, f"log/{chunk_after:06d}"))
-            except Missing:
-                break
-            chunk_after += 1
+        one = inside.found(opened, name)
+        data, following = _chunks(inside.store, one.id, attempt, chunk)
         ended = opened.exec(select(Attempt.ended_at).where(Attempt.job_id == one.id, Attempt.n == attempt)).first()
-        headers = {"X-Next-Chunk": str(chunk_after), "X-Attempt-Over": str(ended is not None).lower(),
-                   "X-Job-State": one.state, "X-Attempts": str(one.attempts)}
+        headers = {
+            "X-Next-Chunk": str(following),
+            "X-Attempt-Over": str(ended is not None).lower(),
+            "X-Job-State": one.state,
+            "X-Attempts": str(one.attempts),
+        }
         return Response(data, media_type="text/plain; charset=utf-8", headers=headers)
 
+    return app
+
+
+def _changes(inside: Inside) -> APIRouter:
+    app = APIRouter()
+    Reading = Annotated[Session, Depends(inside.session)]  # noqa: N806
+
     @app.post("/jobs/{name}/cancel")
-    def cancel(opened: Reading, name: str) -> dict[str, Any]:
-        return told(Cancel(found(opened, name).id))
+    def cancel(opened: Reading, name: str) -> Json:
+        return inside.told(Cancel(inside.found(opened, name).id))
 
     @app.post("/jobs/{name}/hold")
-    def hold(opened: Reading, name: str) -> dict[str, Any]:
-        return told(Hold(found(opened, name).id))
+    def hold(opened: Reading, name: str) -> Json:
+        return inside.told(Hold(inside.found(opened, name).id))
 
     @app.post("/jobs/{name}/release")
-    def release(opened: Reading, name: str) -> dict[str, Any]:
-        return told(Release(found(opened, name).id))
+    def release(opened: Reading, name: str) -> Json:
+        return inside.told(Release(inside.found(opened, name).id))
 
     @app.post("/dry-run")
-    def dry_run(body: DryRunBody) -> dict[str, Any]:
-        return told(DryRun(body.text, body.filename, body.user))
+    def dry_run(body: DryRunBody) -> Json:
+        return inside.told(DryRun(body.text, body.filename, body.user))
+
+    return app
+
+
+def _money(inside: Inside) -> APIRouter:
+    app = APIRouter()
+    Reading = Annotated[Session, Depends(inside.session)]  # noqa: N806
+
+    @app.get("/budgets")
+    def budgets(opened: Reading) -> list[Json]:
+        return views.budgets(opened, inside.now(), inside.zone)
+
+    @app.post("/budgets")
+    def set_budget(opened: Reading, body: BudgetBody) -> Json:
+        subject = inside.found(opened, body.subject).id if body.scope == "job" else body.subject
+        return inside.told(SetBudget(body.scope, subject, body.period, body.cap_micro, body.at_cap))
+
+    @app.get("/costs")
+    def costs(opened: Reading, month: str = "", by: str = "project") -> list[Json]:
+        if by not in {"project", "user", "job", "machine", "cloud"}:
+            raise _refusal(422, "bad_value", f"`by` can't be {by}", "use project, user, job, machine or cloud")
+        start, end = _month(month, inside.now(), inside.zone)
+        return views.costs(opened, start, end, by)
+
+    return app
+
+
+def _looks(inside: Inside) -> APIRouter:
+    app = APIRouter()
+    Reading = Annotated[Session, Depends(inside.session)]  # noqa: N806
+
+    @app.get("/status")
+    def status(opened: Reading) -> Json:
+        return views.status(opened, inside.now(), inside.zone) | inside.facts.model_dump()
 
     @app.get("/offers")
-    def list_offers(gpu: str = "", market: str = "", limit: Annotated[int, Query(ge=1, le=100_000)] = 50) -> list[dict[str, Any]]:
-        from daemon.record import offer_as_json
-
-        chosen = [o for o in offers() if (not gpu or o.gpu.lower().startswith(gpu.lower())) and (not market or o.pool.market == market)]
+    def offers(gpu: str = "", market: str = "", limit: Annotated[int, Query(ge=1, le=100_000)] = 50) -> list[Json]:
+        chosen = [o for o in inside.offers() if o.gpu.lower().startswith(gpu.lower()) and market in {"", o.pool.market}]
         chosen.sort(key=lambda o: (o.hourly_micro, str(o.pool)))
         return [offer_as_json(o) | {"free": o.free} for o in chosen[:limit]]
 
-    @app.get("/budgets")
-    def budgets(opened: Reading) -> list[dict[str, Any]]:
-        return views.budgets(opened, now(), zone)
-
-    @app.post("/budgets")
-    def set_budget(opened: Reading, body: BudgetBody) -> dict[str, Any]:
-        subject = found(opened, body.subject).id if body.scope == "job" else body.subject
-        return told(SetBudget(body.scope, subject, body.period, body.cap_micro, body.at_cap))
-
-    @app.get("/costs")
-    def costs(opened: Reading, month: str = "", by: str = "project") -> list[dict[str, Any]]:
-        if by not in {"project", "user", "job", "machine", "cloud"}:
-            raise _refusal(422, "bad_value", f"`by` can't be {by}", "use project, user, job, machine or cloud")
-        start, end = _month(month, now(), zone)
-        return views.costs(opened, start, end, by)
-
     @app.get("/events")
-    def events(opened: Reading, after: int = 0, everything: bool = False, limit: Annotated[int, Query(ge=1, le=5_000)] = 500) -> list[dict[str, Any]]:
+    def events(
+        opened: Reading, after: Number = 0, everything: bool = False, limit: Annotated[int, Query(ge=1, le=5_000)] = 500
+    ) -> list[Json]:
         return views.events(opened, after=after, everything=everything, limit=limit)
 
     @app.get("/machines")
-    def machines(opened: Reading, everything: bool = False) -> list[dict[str, Any]]:
+    def machines(opened: Reading, everything: bool = False) -> list[Json]:
         return views.machines(opened, everything=everything)
 
     @app.get("/alerts")
-    def alerts(opened: Reading) -> dict[str, Any]:
+    def alerts(opened: Reading) -> Json:
         return views.alerts(opened)
 
     return app
+
+
+def _chunks(store: Store, job: str, attempt: int, chunk: int) -> tuple[bytes, int]:
+    data = b""
+    while len(data) < _MOST_LOG:
+        try:
+            data += store.get(attempt_key(job, attempt, f"log/{chunk:06d}"))
+        except Missing:
+            break
+        chunk += 1
+    return data, chunk
 
 
 class ApiServer:
@@ -184,9 +247,18 @@ class ApiServer:
         world = daemon.world
         self._socket = settings.under_state(settings.api.socket)
         self._reader = open_reader(settings.under_state_dir("frugald.db"))
-        facts = Facts(version=daemon.version, drop_folder=str(daemon.inbox.folder), currency=settings.currency, timezone=settings.timezone)
-        app = build_api(self._reader, daemon.answers, world.store, facts, world.clock.now, lambda: daemon.prices.book.offers)
-        config = uvicorn.Config(app, uds=str(self._socket), log_level="warning", lifespan="off", access_log=False)
+        facts = Facts(
+            version=daemon.version,
+            drop_folder=str(daemon.inbox.folder),
+            currency=settings.currency,
+            timezone=settings.timezone,
+        )
+        inside = Inside(
+            self._reader, daemon.answers, world.store, facts, world.clock.now, lambda: daemon.prices.book.offers
+        )
+        config = uvicorn.Config(
+            build_api(inside), uds=str(self._socket), log_level="warning", lifespan="off", access_log=False
+        )
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._run, name="api", daemon=True)
@@ -224,5 +296,3 @@ def _month(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime
         raise _refusal(422, "bad_value", f"{text!r} is not a month", "write it like 2026-12") from error
     end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
     return start.astimezone(UTC), end.astimezone(UTC)
-
-

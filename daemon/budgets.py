@@ -85,8 +85,14 @@ class Shortfall:
     def reason(self) -> Reason:
         """Return the sentence for it."""
         left = self.cap.cap_micro - self.spent_micro - self.leased_micro
-        values: dict[str, Value] = {"budget": self.cap.id, "spent_micro": self.spent_micro, "leased_micro": self.leased_micro,
-                  "cap_micro": self.cap.cap_micro, "left_micro": left, "needed_micro": self.needed_micro}
+        values: dict[str, Value] = {
+            "budget": self.cap.id,
+            "spent_micro": self.spent_micro,
+            "leased_micro": self.leased_micro,
+            "cap_micro": self.cap.cap_micro,
+            "left_micro": left,
+            "needed_micro": self.needed_micro,
+        }
         return Reason("budget.no_room", values)
 
 

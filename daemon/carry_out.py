@@ -39,14 +39,18 @@ class CarryOut:
         """Begin after a start: what was intended may have been asked for, so it is looked for first."""
         with self.world.database.write() as session:
             for machine in session.exec(select(Machine).where(Machine.state == MachineState.INTENDED)):
-                self.world.journal.advance(session, machine, MachineState.UNKNOWN, now=now, reason=Reason("machines.restart"))
+                self.world.journal.advance(
+                    session, machine, MachineState.UNKNOWN, now=now, reason=Reason("machines.restart")
+                )
 
     def run_once(self, now: datetime) -> dict[str, int]:
         """Start every call that is due; return how many of each kind."""
         counts = {"launch": 0, "find": 0, "terminate": 0, "leases": 0, "words": 0}
         with self.world.database.write() as session:
             live = session.exec(select(Machine).where(Machine.state != MachineState.GONE)).all()
-            words = session.exec(select(Attempt).where(col(Attempt.state).in_(jobs.WRITERS), col(Attempt.command_seq) > 0)).all()
+            words = session.exec(
+                select(Attempt).where(col(Attempt.state).in_(jobs.WRITERS), col(Attempt.command_seq) > 0)
+            ).all()
             launches = {m.id: self._order(session, m, now) for m in live if m.state == MachineState.INTENDED}
             restores = {a.id: session.get_one(Job, a.job_id) for a in words}
         for machine in live:
@@ -74,7 +78,9 @@ class CarryOut:
                 self._too_late(machine, now)
                 return
             counts["launch"] += 1
-            self._call(machine, partial(orders.rent, self.world.store, provider, launch), partial(self._launched, machine))
+            self._call(
+                machine, partial(orders.rent, self.world.store, provider, launch), partial(self._launched, machine)
+            )
         elif machine.state == MachineState.UNKNOWN:
             counts["find"] += 1
             self._call(machine, partial(provider.find, machine.token), partial(self._found, machine))
@@ -111,8 +117,13 @@ class CarryOut:
         else:  # Unknown, and everything that nobody thought of: it may have worked
             with self.world.database.write() as session:
                 row = _expect(session, machine, MachineState.INTENDED)
-                self.world.journal.advance(session, row, MachineState.UNKNOWN, now=now,
-                                           reason=Reason("machines.answer_lost", {"why": str(outcome)}))
+                self.world.journal.advance(
+                    session,
+                    row,
+                    MachineState.UNKNOWN,
+                    now=now,
+                    reason=Reason("machines.answer_lost", {"why": str(outcome)}),
+                )
                 self.world.journal.emit(session, now, "machine.unknown", machine=row, offer=row.offer["pool"])
 
     def _has_machine(self, machine: Machine, found: cloud.Machine, now: datetime) -> None:
@@ -120,29 +131,45 @@ class CarryOut:
             row = _expect(session, machine, MachineState.INTENDED, MachineState.UNKNOWN)
             launched = max(found.launched_at, row.intended_at)
             self.world.journal.advance(
-                session, row, MachineState.REQUESTED, now=now, reason=Reason("machines.rented"), provider_id=found.id,
-                launched_at=launched, charged_until=launched,
+                session,
+                row,
+                MachineState.REQUESTED,
+                now=now,
+                reason=Reason("machines.rented"),
+                provider_id=found.id,
+                launched_at=launched,
+                charged_until=launched,
             )
-            self.world.journal.emit(session, now, "machine.requested", machine=row, offer=row.offer["pool"],
-                                    hourly_micro=row.hourly_micro)
+            self.world.journal.emit(
+                session, now, "machine.requested", machine=row, offer=row.offer["pool"], hourly_micro=row.hourly_micro
+            )
             if row.ends_because:
                 jobs.end_machine(self.world, session, row, Reason(row.ends_because), now)
             for attempt, job in jobs.on_machine(session, row.id):
                 if job.state == JobState.PLACING:
-                    self.world.journal.advance(session, job, JobState.STARTING, now=now, launches_failed=0,
-                                               reason=Reason("starting.boot", {"offer": row.offer["pool"], "attempt": attempt.n}))
+                    self.world.journal.advance(
+                        session,
+                        job,
+                        JobState.STARTING,
+                        now=now,
+                        launches_failed=0,
+                        reason=Reason("starting.boot", {"offer": row.offer["pool"], "attempt": attempt.n}),
+                    )
 
     def _refused(self, machine: Machine, error: cloud.ProviderError, now: datetime) -> None:
         with self.world.database.write() as session:
             row = _expect(session, machine, MachineState.INTENDED, MachineState.UNKNOWN)
             reason = remember(session, self.world.settings.choose, row, error, now)
             self._not_rented(session, row, reason, now)
-            session.execute(update(Job).where(col(Job.id) == row.job_id).values(launches_failed=col(Job.launches_failed) + 1))
+            session.execute(
+                update(Job).where(col(Job.id) == row.job_id).values(launches_failed=col(Job.launches_failed) + 1)
+            )
 
     def _not_rented(self, session: Session, row: Machine, reason: Reason, now: datetime) -> None:
         """Close an intent that became nothing: no money is set aside for it any more."""
-        self.world.journal.advance(session, row, MachineState.GONE, now=now, reason=reason, ended_at=now,
-                                   leased_micro=0, lease_until=None)
+        self.world.journal.advance(
+            session, row, MachineState.GONE, now=now, reason=reason, ended_at=now, leased_micro=0, lease_until=None
+        )
         for attempt, job in jobs.on_machine(session, row.id):
             jobs.end(self.world, session, attempt, job, "never-started", reason, now)
 
@@ -166,7 +193,9 @@ class CarryOut:
         with self.world.database.write() as session:
             row = _expect(session, machine, MachineState.UNKNOWN)
             if now - row.intended_at < self.world.settings.lease.end and not row.ends_because:
-                self.world.journal.advance(session, row, MachineState.INTENDED, now=now, reason=Reason("machines.not_found"))
+                self.world.journal.advance(
+                    session, row, MachineState.INTENDED, now=now, reason=Reason("machines.not_found")
+                )
             else:
                 self._not_rented(session, row, Reason("machines.not_found"), now)
 
@@ -194,8 +223,11 @@ class CarryOut:
         if self._words.get(attempt.id, 0) >= attempt.command_seq:
             return
         command = Command(
-            seq=attempt.command_seq, do=attempt.command, restore=attempt.restored_from,
-            restore_step=attempt.restored_step, previous_attempts=attempt.n,
+            seq=attempt.command_seq,
+            do=attempt.command,
+            restore=attempt.restored_from,
+            restore_step=attempt.restored_step,
+            previous_attempts=attempt.n,
             deadline=job.deadline.isoformat() if job.deadline else "",
         )
         self._words[attempt.id] = attempt.command_seq

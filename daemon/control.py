@@ -33,8 +33,13 @@ class Decisions:
         with self.world.database.write() as session:
             plan = decide(read_snapshot(self.world, session, self.prices, now))
             record(self.world, session, plan, now)
-        return {"launches": len(plan.launches), "renewals": len(plan.renewals), "stops": len(plan.stops),
-                "holds": len(plan.holds), "releases": len(plan.releases)}
+        return {
+            "launches": len(plan.launches),
+            "renewals": len(plan.renewals),
+            "stops": len(plan.stops),
+            "holds": len(plan.holds),
+            "releases": len(plan.releases),
+        }
 
 
 class Control:

@@ -15,8 +15,14 @@ from daemon.migrations import HEAD
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "trusted_schema=OFF")
 # Where WAL's shared memory does not work: NFS, CIFS/SMB, FUSE, 9p, Ceph (statfs(2)'s f_type, from linux/magic.h).
-_NETWORK_FILE_SYSTEMS = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x65735546: "FUSE", 0x01021997: "9p",
-                         0x00C36400: "Ceph"}
+_NETWORK_FILE_SYSTEMS = {
+    0x6969: "NFS",
+    0xFF534D42: "CIFS",
+    0xFE534D42: "SMB2",
+    0x65735546: "FUSE",
+    0x01021997: "9p",
+    0x00C36400: "Ceph",
+}
 
 
 class AlreadyRunning(Exception):
@@ -143,7 +149,9 @@ def _migrate(engine: Engine, path: Path) -> None:
 def _take_over(connection: Connection, install_id: str, now: datetime) -> tuple[int, str]:
     micros = int(now.timestamp() * 1_000_000)
     connection.execute(
-        text("INSERT INTO installation (id, install_id, epoch, started_at) VALUES (1, :install, 0, :now) ON CONFLICT DO NOTHING"),
+        text(
+            "INSERT INTO installation (id, install_id, epoch, started_at) VALUES (1, :install, 0, :now) ON CONFLICT DO NOTHING"
+        ),
         {"install": install_id, "now": micros},
     )
     connection.execute(text("UPDATE installation SET epoch = epoch + 1, started_at = :now"), {"now": micros})

@@ -26,6 +26,8 @@ from pricing.offer import Market, Offer
 from pricing.ranking import Ranked, rank
 
 _DISK_UNIT = parse_memory("100GB")
+
+
 @dataclass(frozen=True)
 class _Choice:
     """One offer for one of the job's needs."""
@@ -66,8 +68,14 @@ class _Draft:
     ranked: dict[object, tuple[list[Ranked], Selection]] = field(default_factory=dict)
 
     def plan(self) -> Plan:
-        return Plan(tuple(self.launches), tuple(self.renewals), tuple(self.stops), tuple(self.holds),
-                    tuple(self.releases), tuple(self.skips))
+        return Plan(
+            tuple(self.launches),
+            tuple(self.renewals),
+            tuple(self.stops),
+            tuple(self.holds),
+            tuple(self.releases),
+            tuple(self.skips),
+        )
 
     def renew(self, machine: LiveMachine) -> None:
         """Lengthen a lease that is more than half over, or stop the machine when no cap has room for more."""
@@ -156,8 +164,14 @@ class _Draft:
         key = (need, job.work)
         if key not in self.ranked:
             s = self.snapshot
-            selection = s.book.select(need, s.now, closed=s.closed, stale_after=s.stale_after, quotas=s.quotas,
-                                      checkpointed=job.work.checkpointed)
+            selection = s.book.select(
+                need,
+                s.now,
+                closed=s.closed,
+                stale_after=s.stale_after,
+                quotas=s.quotas,
+                checkpointed=job.work.checkpointed,
+            )
             self.ranked[key] = rank(s.book, selection, job.work, s.hazards, need), selection
         return self.ranked[key]
 
@@ -169,7 +183,10 @@ class _Draft:
         lease, now, offer = self.snapshot.lease, self.snapshot.now, choice.ranked.offer
         length = max(lease.boot + 2 * lease.end, offer.minimum_billing)
         return Lease(
-            machine=job.id, scopes=job.scopes(offer.pool.cloud), start=now, until=now + length,
+            machine=job.id,
+            scopes=job.scopes(offer.pool.cloud),
+            start=now,
+            until=now + length,
             hourly_micro=highest_hourly_micro(offer, bid_micro(offer, choice.need), job.disk),
         )
 
@@ -190,11 +207,17 @@ class _Draft:
         self.snapshot.purse.take(lease)
         pool = str(offer.pool)
         self.taken[pool] = self.taken.get(pool, 0) + 1
-        self.launches.append(Launch(
-            job=job.id, offer=offer, bid_micro=bid_micro(offer, choice.need), lease=lease,
-            winner=_candidate(choice.ranked), runners_up=tuple(_candidate(r) for r in others),
-            passed_over=tuple(passed for selection in selections for passed in selection.passed_over),
-        ))
+        self.launches.append(
+            Launch(
+                job=job.id,
+                offer=offer,
+                bid_micro=bid_micro(offer, choice.need),
+                lease=lease,
+                winner=_candidate(choice.ranked),
+                runners_up=tuple(_candidate(r) for r in others),
+                passed_over=tuple(passed for selection in selections for passed in selection.passed_over),
+            )
+        )
 
     def _without_money(self, job: WaitingJob, lack: Shortfall) -> None:
         """A cap that starts anew lets the job wait; one for a job, or for good, needs a person."""

@@ -20,13 +20,24 @@ class Journal:
         self._alerting = alerting
 
     def emit(
-        self, session: Session, now: datetime, code: str, *, job: Job | None = None, machine: Machine | None = None,
-        attempt: int = -1, **values: Value,
+        self,
+        session: Session,
+        now: datetime,
+        code: str,
+        *,
+        job: Job | None = None,
+        machine: Machine | None = None,
+        attempt: int = -1,
+        **values: Value,
     ) -> Event:
         """Record one event and the alerts that follow from it."""
         named = _of_job(job) if job else {}
         event = Event(
-            at=now, code=code, job_id=job.id if job else "", machine_id=machine.id if machine else "", attempt=attempt,
+            at=now,
+            code=code,
+            job_id=job.id if job else "",
+            machine_id=machine.id if machine else "",
+            attempt=attempt,
             values=named | values,
         )
         session.add(event)
@@ -35,8 +46,14 @@ class Journal:
         return event
 
     def advance(
-        self, session: Session, row: Job | Attempt | Machine, new: JobState | AttemptState | MachineState, *,
-        now: datetime, reason: Reason, **values: object,
+        self,
+        session: Session,
+        row: Job | Attempt | Machine,
+        new: JobState | AttemptState | MachineState,
+        *,
+        now: datetime,
+        reason: Reason,
+        **values: object,
     ) -> None:
         """Move one row to the state `new` and record why, or raise StaleState when it has moved on already.
 
@@ -54,16 +71,26 @@ class Journal:
         if changed.rowcount == 0:  # type: ignore[attr-defined]
             raise StaleState(f"{type(row).__name__.lower()} {row.id} is no longer {old}")
         kind = type(row).__name__.lower()
-        session.add(Event(
-            at=now, code=f"{kind}.state", job_id=_job_of(row), machine_id=_machine_of(row),
-            attempt=row.n if isinstance(row, Attempt) else -1,
-            values={"old": str(old), "new": str(new), "why": reason.code, **reason.values},
-        ))
+        session.add(
+            Event(
+                at=now,
+                code=f"{kind}.state",
+                job_id=_job_of(row),
+                machine_id=_machine_of(row),
+                attempt=row.n if isinstance(row, Attempt) else -1,
+                values={"old": str(old), "new": str(new), "why": reason.code, **reason.values},
+            )
+        )
 
 
 def _of_job(job: Job) -> dict[str, Value]:
     """Return what every event of a job tells: what it has cost, what it still needs, and the command that shows more."""
-    return {"job": job.name, "spent_micro": job.cost_micro, "needed_micro": needed_micro(job), "command": f"frugald why {job.id}"}
+    return {
+        "job": job.name,
+        "spent_micro": job.cost_micro,
+        "needed_micro": needed_micro(job),
+        "command": f"frugald why {job.id}",
+    }
 
 
 def needed_micro(job: Job) -> int | None:

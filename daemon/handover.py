@@ -26,8 +26,11 @@ class Handover:
         return {"ended": ended, "started": started}
 
     def _run_out(self, session: Session, now: datetime) -> int:
-        query = select(Attempt, Machine).join(Machine, col(Machine.id) == col(Attempt.machine_id)).where(
-            Attempt.state == AttemptState.SAVING, col(Machine.lease_until) < now)
+        query = (
+            select(Attempt, Machine)
+            .join(Machine, col(Machine.id) == col(Attempt.machine_id))
+            .where(Attempt.state == AttemptState.SAVING, col(Machine.lease_until) < now)
+        )
         rows = session.exec(query).all()
         for attempt, machine in rows:
             reason = Reason("lost.lease", {"offer": machine.offer["pool"]})
@@ -39,8 +42,15 @@ class Handover:
             return False
         job = session.get_one(Job, attempt.job_id)
         self.world.journal.advance(
-            session, attempt, AttemptState.RUNNING, now=now, reason=Reason("attempt.start", {"step": job.checkpoint_step}),
-            started_at=now, command="start", command_seq=col(Attempt.command_seq) + 1,
-            restored_from=job.checkpoint, restored_step=job.checkpoint_step,
+            session,
+            attempt,
+            AttemptState.RUNNING,
+            now=now,
+            reason=Reason("attempt.start", {"step": job.checkpoint_step}),
+            started_at=now,
+            command="start",
+            command_seq=col(Attempt.command_seq) + 1,
+            restored_from=job.checkpoint,
+            restored_step=job.checkpoint_step,
         )
         return True

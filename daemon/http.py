@@ -26,18 +26,20 @@ def post(url: str, body: bytes, headers: dict[str, str], *, address: str = "", t
 
     The name stays in the Host header and in TLS, so that what was checked is what is called. Raises NoAnswer.
     """
-    target = httpx.URL(url)
     extensions = {}
-    if address:
-        headers = {**headers, "Host": target.netloc.decode()}
-        extensions = {"sni_hostname": target.host}
-        target = target.copy_with(host=address)
+    headers = {**headers, "Accept-Encoding": "identity"}
     try:
-        with httpx.Client(timeout=timeout_s, trust_env=False, follow_redirects=False) as client, client.stream(
-            "POST", target, content=body, headers=headers, extensions=extensions
-        ) as answer:
+        target = httpx.URL(url)
+        if address:
+            headers["Host"] = target.netloc.decode("ascii")
+            extensions = {"sni_hostname": target.host}
+            target = target.copy_with(host=address)
+        with (
+            httpx.Client(timeout=timeout_s, trust_env=False, follow_redirects=False) as client,
+            client.stream("POST", target, content=body, headers=headers, extensions=extensions) as answer,
+        ):
             received = b""
-            for part in answer.iter_bytes():
+            for part in answer.iter_raw():  # as sent: some kilobytes of gzip may be gigabytes
                 received += part
                 if len(received) >= LARGEST_ANSWER:
                     break

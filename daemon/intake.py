@@ -63,10 +63,22 @@ class Intake:
         project = spec.project or "default"
         deadline = now + spec.deadline if isinstance(spec.deadline, timedelta) else spec.deadline
         job = Job(
-            id=self.world.ids.new("j"), name=spec.name, user=claim.user, project=project, state=JobState.QUEUED,
-            reason_code="wait.new", state_since=now, priority=spec.priority, spec=spec.to_json(), content_key=key,
-            source=claim.source, code_key=claim.code_key, code_sha256=claim.code_sha256, submitted_at=now,
-            not_before=spec.not_before, deadline=deadline,
+            id=self.world.ids.new("j"),
+            name=spec.name,
+            user=claim.user,
+            project=project,
+            state=JobState.QUEUED,
+            reason_code="wait.new",
+            state_since=now,
+            priority=spec.priority,
+            spec=spec.to_json(),
+            content_key=key,
+            source=claim.source,
+            code_key=claim.code_key,
+            code_sha256=claim.code_sha256,
+            submitted_at=now,
+            not_before=spec.not_before,
+            deadline=deadline,
         )
         session.add(job)
         session.flush()
@@ -78,11 +90,19 @@ class Intake:
         cap = spec.cap or self.world.settings.default_budget
         if cap is None:
             return
-        session.add(Budget(
-            id=f"job:{job.id}/total", scope="job", subject=job.id, period="total",
-            cap_micro=self.world.in_currency(cap).micro, at_cap=spec.at_cap, thresholds=[50, 80, 100],
-            origin="job file", created_at=now,
-        ))
+        session.add(
+            Budget(
+                id=f"job:{job.id}/total",
+                scope="job",
+                subject=job.id,
+                period="total",
+                cap_micro=self.world.in_currency(cap).micro,
+                at_cap=spec.at_cap,
+                thresholds=[50, 80, 100],
+                origin="job file",
+                created_at=now,
+            )
+        )
 
     def _refuse(self, refused: Refused, now: datetime) -> None:
         with self.world.database.write() as session:
@@ -111,11 +131,19 @@ class Budgets:
                 before = session.get(Budget, budget_id)
                 if before is not None and before.origin == "cli" and before.ended_at is None:
                     continue
-                session.merge(Budget(
-                    id=budget_id, scope=setting.scope, subject=setting.subject, period=setting.period,
-                    cap_micro=self.world.in_currency(setting.cap).micro, at_cap=setting.at_cap,
-                    thresholds=list(setting.thresholds), origin="settings", created_at=before.created_at if before else now,
-                ))
+                session.merge(
+                    Budget(
+                        id=budget_id,
+                        scope=setting.scope,
+                        subject=setting.subject,
+                        period=setting.period,
+                        cap_micro=self.world.in_currency(setting.cap).micro,
+                        at_cap=setting.at_cap,
+                        thresholds=list(setting.thresholds),
+                        origin="settings",
+                        created_at=before.created_at if before else now,
+                    )
+                )
 
 
 def set_budget(
@@ -124,12 +152,18 @@ def set_budget(
     """Set one cap by hand; jobs that it held go on by themselves when the next decision finds room."""
     budget_id = f"{scope}:{subject}/{period}" if subject else f"{scope}/{period}"
     row = session.get(Budget, budget_id)
-    budget = session.merge(Budget(
-        id=budget_id, scope=scope, subject=subject, period=period, cap_micro=cap_micro,
-        at_cap=at_cap or (row.at_cap if row else "stop"), thresholds=row.thresholds if row else [50, 80, 100], origin="cli",
-        created_at=row.created_at if row else now,
-    ))
+    budget = session.merge(
+        Budget(
+            id=budget_id,
+            scope=scope,
+            subject=subject,
+            period=period,
+            cap_micro=cap_micro,
+            at_cap=at_cap or (row.at_cap if row else "stop"),
+            thresholds=row.thresholds if row else [50, 80, 100],
+            origin="cli",
+            created_at=row.created_at if row else now,
+        )
+    )
     world.journal.emit(session, now, "budget.set", budget=budget_id, cap_micro=cap_micro)
     return budget
-
-

@@ -23,7 +23,8 @@ _LONGEST_RETRY = timedelta(minutes=10)
 def on_machine(session: Session, machine_id: str) -> list[tuple[Attempt, Job]]:
     """Return the attempts that are alive on a machine, with their jobs."""
     rows = session.exec(
-        select(Attempt, Job).join(Job, col(Job.id) == col(Attempt.job_id))
+        select(Attempt, Job)
+        .join(Job, col(Job.id) == col(Attempt.job_id))
         .where(Attempt.machine_id == machine_id, col(Attempt.state).in_(LIVE_ATTEMPTS))
     )
     return list(rows)
@@ -31,15 +32,24 @@ def on_machine(session: Session, machine_id: str) -> list[tuple[Attempt, Job]]:
 
 def alive(session: Session, job_id: str) -> list[Attempt]:
     """Return a job's attempts that have not ended, oldest first."""
-    query = select(Attempt).where(Attempt.job_id == job_id, col(Attempt.state).in_(LIVE_ATTEMPTS)).order_by(col(Attempt.n))
+    query = (
+        select(Attempt).where(Attempt.job_id == job_id, col(Attempt.state).in_(LIVE_ATTEMPTS)).order_by(col(Attempt.n))
+    )
     return list(session.exec(query))
 
 
 def hold(world: World, session: Session, job: Job, reason: Reason, now: datetime) -> None:
     """Hold a job that nothing runs of, and tell its owner what helps."""
     world.journal.advance(session, job, JobState.HELD, now=now, reason=reason)
-    world.journal.emit(session, now, "job.held", job=job, why=str(reason), spent_micro=job.cost_micro,
-                       command=str(reason.values.get("command", f"frugald release {job.id}")))
+    world.journal.emit(
+        session,
+        now,
+        "job.held",
+        job=job,
+        why=str(reason),
+        spent_micro=job.cost_micro,
+        command=str(reason.values.get("command", f"frugald release {job.id}")),
+    )
 
 
 def stop(
@@ -52,37 +62,61 @@ def stop(
         world.journal.advance(session, job, job_state, now=now, reason=reason)
     if attempt.state == AttemptState.RUNNING:
         word = "cancel" if job_state is JobState.STOPPING else "stop"
-        world.journal.advance(session, attempt, AttemptState.SAVING, now=now, reason=reason, command=word,
-                              command_seq=col(Attempt.command_seq) + 1)
+        world.journal.advance(
+            session,
+            attempt,
+            AttemptState.SAVING,
+            now=now,
+            reason=reason,
+            command=word,
+            command_seq=col(Attempt.command_seq) + 1,
+        )
     elif attempt.state in {AttemptState.PLACED, AttemptState.READY}:
         end(world, session, attempt, job, "never-started", reason, now)
 
 
 def end(
-    world: World, session: Session, attempt: Attempt, job: Job, outcome: str, reason: Reason, now: datetime,
+    world: World,
+    session: Session,
+    attempt: Attempt,
+    job: Job,
+    outcome: str,
+    reason: Reason,
+    now: datetime,
     **values: Any,  # noqa: ANN401 - columns of Attempt
 ) -> None:
     """End one attempt and let its machine and its job go where that leads."""
-    world.journal.advance(session, attempt, AttemptState.ENDED, now=now, reason=reason, outcome=outcome, ended_at=now,
-                          **values)
+    world.journal.advance(
+        session, attempt, AttemptState.ENDED, now=now, reason=reason, outcome=outcome, ended_at=now, **values
+    )
     machine = session.get_one(Machine, attempt.machine_id)
     money.charge_seen(session, machine, now, world.settings.zone)
     if not on_machine(session, machine.id):
         end_machine(world, session, machine, reason, now)
     if outcome != "never-started":
-        session.execute(update(Job).where(col(Job.id) == job.id).values(
-            lost_s=col(Job.lost_s) + attempt.lost_s, run_s=col(Job.run_s) + attempt.run_s))
-    if job.state in JOB_TERMINAL:
-        return
+        session.execute(
+            update(Job)
+            .where(col(Job.id) == job.id)
+            .values(lost_s=col(Job.lost_s) + attempt.lost_s, run_s=col(Job.run_s) + attempt.run_s)
+        )
+    if job.state not in JOB_TERMINAL:
+        _what_now(world, session, attempt, job, outcome, reason, now)
+
+
+def _what_now(
+    world: World, session: Session, attempt: Attempt, job: Job, outcome: str, reason: Reason, now: datetime
+) -> None:
+    """Move a job on after one of its attempts has ended."""
+    others = alive(session, job.id)
     if outcome == "succeeded":
         _succeed(world, session, job, now)
     elif job.state == JobState.STOPPING:
         _cancelled(world, session, job, now)
     elif outcome == "too-long":
         _failed(world, session, job, attempt, reason, job.failures + 1, now)
-    elif outcome == "failed" and not alive(session, job.id):
+    elif outcome == "failed" and not others:
         _fail_or_retry(world, session, job, attempt, reason, now)
-    elif job.state != JobState.HELD and not alive(session, job.id):
+    elif job.state != JobState.HELD and not others:
         _wait_again(world, session, job, outcome, reason, now)
 
 
@@ -119,11 +153,20 @@ def lost(world: World, session: Session, attempt: Attempt, job: Job, reason: Rea
     if attempt.state in {AttemptState.PLACED, AttemptState.READY}:
         end(world, session, attempt, job, "never-started", reason, now)
     elif attempt.state == AttemptState.RUNNING:
-        world.journal.advance(session, attempt, AttemptState.SAVING, now=now, reason=reason, command="stop",
-                              command_seq=col(Attempt.command_seq) + 1)
+        world.journal.advance(
+            session,
+            attempt,
+            AttemptState.SAVING,
+            now=now,
+            reason=reason,
+            command="stop",
+            command_seq=col(Attempt.command_seq) + 1,
+        )
         if job.state in {JobState.RUNNING, JobState.STARTING} and _goes_on(world, job):
             world.journal.advance(session, job, JobState.RECOVERING, now=now, reason=reason)
-            world.journal.emit(session, now, "job.lost", job=job, attempt=attempt.n, offer=reason.values.get("offer", ""))
+            world.journal.emit(
+                session, now, "job.lost", job=job, attempt=attempt.n, offer=reason.values.get("offer", "")
+            )
 
 
 def reached(world: World, session: Session, job: Job, budget_id: str, start: datetime, now: datetime) -> None:
@@ -134,8 +177,16 @@ def reached(world: World, session: Session, job: Job, budget_id: str, start: dat
     cap = money.as_cap(budget)
     spent, leased = standing(session, world, cap, start, now)
     world.journal.emit(
-        session, now, "budget.reached", job=job, budget=budget.id, percent=100, spent_micro=spent, leased_micro=leased,
-        cap_micro=budget.cap_micro, needed_micro=needed_micro(job),
+        session,
+        now,
+        "budget.reached",
+        job=job,
+        budget=budget.id,
+        percent=100,
+        spent_micro=spent,
+        leased_micro=leased,
+        cap_micro=budget.cap_micro,
+        needed_micro=needed_micro(job),
         command=f"frugald budget set {budget.id} AMOUNT",
     )
 
@@ -143,13 +194,19 @@ def reached(world: World, session: Session, job: Job, budget_id: str, start: dat
 def first_time(session: Session, budget: Budget, start: datetime, kind: str, threshold: int, now: datetime) -> bool:
     """Note that an alert is due; False when it went out before for this period and cap."""
     before = select(BudgetAlert).where(
-        BudgetAlert.budget_id == budget.id, BudgetAlert.period_start == start, BudgetAlert.kind == kind,
-        BudgetAlert.threshold == threshold, BudgetAlert.cap_micro == budget.cap_micro,
+        BudgetAlert.budget_id == budget.id,
+        BudgetAlert.period_start == start,
+        BudgetAlert.kind == kind,
+        BudgetAlert.threshold == threshold,
+        BudgetAlert.cap_micro == budget.cap_micro,
     )
     if session.exec(before).first():
         return False
-    session.add(BudgetAlert(budget_id=budget.id, period_start=start, kind=kind, threshold=threshold,
-                            cap_micro=budget.cap_micro, at=now))
+    session.add(
+        BudgetAlert(
+            budget_id=budget.id, period_start=start, kind=kind, threshold=threshold, cap_micro=budget.cap_micro, at=now
+        )
+    )
     return True
 
 
@@ -162,14 +219,29 @@ def standing(session: Session, world: World, cap: Cap, start: datetime, now: dat
 
 def _succeed(world: World, session: Session, job: Job, now: datetime) -> None:
     for attempt in alive(session, job.id):  # a successor that was on its way is not needed any more
-        world.journal.advance(session, attempt, AttemptState.ENDED, now=now, reason=Reason("ended.not_needed"),
-                              outcome="never-started", ended_at=now)
+        world.journal.advance(
+            session,
+            attempt,
+            AttemptState.ENDED,
+            now=now,
+            reason=Reason("ended.not_needed"),
+            outcome="never-started",
+            ended_at=now,
+        )
         end_machine(world, session, session.get_one(Machine, attempt.machine_id), Reason("ended.not_needed"), now)
-    world.journal.advance(session, job, JobState.SUCCEEDED, now=now, reason=Reason("ended.finished"), finished_at=now,
-                          exit_code=0)
+    world.journal.advance(
+        session, job, JobState.SUCCEEDED, now=now, reason=Reason("ended.finished"), finished_at=now, exit_code=0
+    )
     session.refresh(job)
-    world.journal.emit(session, now, "job.finished", job=job, attempts=job.attempts, cost_micro=job.cost_micro,
-                       on_demand_micro=job.on_demand_micro)
+    world.journal.emit(
+        session,
+        now,
+        "job.finished",
+        job=job,
+        attempts=job.attempts,
+        cost_micro=job.cost_micro,
+        on_demand_micro=job.on_demand_micro,
+    )
 
 
 def _cancelled(world: World, session: Session, job: Job, now: datetime) -> None:
@@ -189,8 +261,15 @@ def _fail_or_retry(world: World, session: Session, job: Job, attempt: Attempt, r
         values = {"failures": failures, "in_s": wait.total_seconds(), "exit_code": attempt.exit_code}
         state = JobState.RECOVERING if job.state in {JobState.RUNNING, JobState.RECOVERING} else JobState.QUEUED
         if job.state not in {JobState.HELD, state}:
-            world.journal.advance(session, job, state, now=now, reason=Reason("wait.retry", values), failures=failures,
-                                  retry_at=now + wait)
+            world.journal.advance(
+                session,
+                job,
+                state,
+                now=now,
+                reason=Reason("wait.retry", values),
+                failures=failures,
+                retry_at=now + wait,
+            )
         world.journal.emit(session, now, "job.retrying", job=job, attempt=attempt.n, **values)
         return
     _failed(world, session, job, attempt, reason, failures, now)
@@ -200,8 +279,17 @@ def give_up(world: World, session: Session, job: Job, reason: Reason, now: datet
     """Fail a job of which nothing runs."""
     world.journal.advance(session, job, JobState.FAILED, now=now, reason=reason, finished_at=now)
     session.refresh(job)
-    world.journal.emit(session, now, "job.failed", job=job, exit_code=None, why=str(reason), spent_micro=job.cost_micro,
-                       log_tail="", command=f"frugald why {job.id}")
+    world.journal.emit(
+        session,
+        now,
+        "job.failed",
+        job=job,
+        exit_code=None,
+        why=str(reason),
+        spent_micro=job.cost_micro,
+        log_tail="",
+        command=f"frugald why {job.id}",
+    )
 
 
 def _goes_on(world: World, job: Job) -> bool:
@@ -212,12 +300,28 @@ def _goes_on(world: World, job: Job) -> bool:
 def _failed(
     world: World, session: Session, job: Job, attempt: Attempt, reason: Reason, failures: int, now: datetime
 ) -> None:
-    world.journal.advance(session, job, JobState.FAILED, now=now, reason=reason, failures=failures, finished_at=now,
-                          exit_code=attempt.exit_code)
+    world.journal.advance(
+        session,
+        job,
+        JobState.FAILED,
+        now=now,
+        reason=reason,
+        failures=failures,
+        finished_at=now,
+        exit_code=attempt.exit_code,
+    )
     session.refresh(job)
     world.journal.emit(
-        session, now, "job.failed", job=job, attempt=attempt.n, exit_code=attempt.exit_code, why=str(reason),
-        spent_micro=job.cost_micro, log_tail=str(attempt.status.get("log_tail", "")), command=f"frugald logs {job.id}",
+        session,
+        now,
+        "job.failed",
+        job=job,
+        attempt=attempt.n,
+        exit_code=attempt.exit_code,
+        why=str(reason),
+        spent_micro=job.cost_micro,
+        log_tail=str(attempt.status.get("log_tail", "")),
+        command=f"frugald logs {job.id}",
     )
 
 
@@ -236,12 +340,18 @@ def _wait_again(world: World, session: Session, job: Job, outcome: str, reason: 
         give_up(world, session, job, Reason("failed.interrupted", reason.values), now)
 
 
-def _recover(
-    world: World, session: Session, job: Job, attempt: Attempt | None, reason: Reason, now: datetime
-) -> None:
-    world.journal.advance(session, job, JobState.RECOVERING, now=now, reason=reason,
-                          interruptions=col(Job.interruptions) + 1)
+def _recover(world: World, session: Session, job: Job, attempt: Attempt | None, reason: Reason, now: datetime) -> None:
+    world.journal.advance(
+        session, job, JobState.RECOVERING, now=now, reason=reason, interruptions=col(Job.interruptions) + 1
+    )
     world.journal.emit(
-        session, now, "job.interrupted", job=job, attempt=attempt.n if attempt else -1, step=job.step,
-        offer=reason.values.get("offer", ""), in_s=reason.values.get("in_s", 0.0), why=str(reason),
+        session,
+        now,
+        "job.interrupted",
+        job=job,
+        attempt=attempt.n if attempt else -1,
+        step=job.step,
+        offer=reason.values.get("offer", ""),
+        in_s=reason.values.get("in_s", 0.0),
+        why=str(reason),
     )

@@ -12,7 +12,10 @@ class Metronome:
     """Ticks for every loop at its own interval, in UTC, first at once, and never drops a late tick."""
 
     def __init__(
-        self, every: Mapping[str, timedelta], due: Callable[[str], None], now: Callable[[], datetime],
+        self,
+        every: Mapping[str, timedelta],
+        due: Callable[[str], None],
+        now: Callable[[], datetime],
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._scheduler = BackgroundScheduler(
@@ -22,8 +25,9 @@ class Metronome:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         for name, interval in every.items():
-            self._scheduler.add_job(due, "interval", args=[name], id=name, seconds=interval.total_seconds(),
-                                    next_run_time=now())
+            self._scheduler.add_job(
+                due, "interval", args=[name], id=name, seconds=interval.total_seconds(), next_run_time=now()
+            )
         self._scheduler.add_listener(
             lambda event: on_trouble(_trouble(event)), EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
         )

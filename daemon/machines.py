@@ -46,7 +46,9 @@ class Listings:
             if name in self._busy:
                 continue
             with self.world.database.write() as session:
-                ours = session.exec(select(Machine).where(Machine.cloud == name, col(Machine.state).in_(_BELIEVED))).all()
+                ours = session.exec(
+                    select(Machine).where(Machine.cloud == name, col(Machine.state).in_(_BELIEVED))
+                ).all()
                 attempts = {m.id: [a for a, _ in jobs.on_machine(session, m.id)] for m in ours}
             self._busy.add(name)
             asked += 1
@@ -71,7 +73,13 @@ class Listings:
         self.world.wake()
 
     def _compare(
-        self, session: Session, row: Machine, seen: cloud.Machine | None, listing: Listing, asked_at: datetime, now: datetime
+        self,
+        session: Session,
+        row: Machine,
+        seen: cloud.Machine | None,
+        listing: Listing,
+        asked_at: datetime,
+        now: datetime,
     ) -> None:
         if seen is None:
             since = self._missing.setdefault(row.id, asked_at)
@@ -101,35 +109,60 @@ class Listings:
         money.charge(session, row, max(end, row.charged_until or end), self.world.settings.zone)
         session.refresh(row)
         interrupted = "interrupt" in why or (row.notice_at is not None and not row.ends_because)
-        reason = Reason("machines.interrupted" if interrupted else "machines.ended", {"offer": row.offer["pool"], "why": sentence(why, {})})
+        reason = Reason(
+            "machines.interrupted" if interrupted else "machines.ended",
+            {"offer": row.offer["pool"], "why": sentence(why, {})},
+        )
         for attempt, job in jobs.on_machine(session, row.id):
             outcome = "interrupted" if interrupted or row.notice_at else "lost"
             jobs.end(self.world, session, attempt, job, outcome, reason, now)
-        self.world.journal.advance(session, row, MachineState.GONE, now=now, reason=reason, ended_at=end, leased_micro=0,
-                                   lease_until=None)
-        self.world.journal.emit(session, now, "machine.ended", machine=row, offer=row.offer["pool"],
-                                spent_micro=row.spent_micro, why=sentence(why, {}))
+        self.world.journal.advance(
+            session, row, MachineState.GONE, now=now, reason=reason, ended_at=end, leased_micro=0, lease_until=None
+        )
+        self.world.journal.emit(
+            session,
+            now,
+            "machine.ended",
+            machine=row,
+            offer=row.offer["pool"],
+            spent_micro=row.spent_micro,
+            why=sentence(why, {}),
+        )
         self._learn(session, row, end, now, interrupted=interrupted)
 
     def _learn(self, session: Session, row: Machine, end: datetime, now: datetime, *, interrupted: bool) -> None:
         if row.launched_at is None:
             return
         noticed = None if row.notice_at is None else max(0.0, (row.notice_at - row.state_since).total_seconds())
-        session.add(PoolLife(pool=row.offer["pool"], at=now, age_s=max(0.0, (end - row.launched_at).total_seconds()),
-                             interrupted=interrupted, noticed_s=noticed))
+        session.add(
+            PoolLife(
+                pool=row.offer["pool"],
+                at=now,
+                age_s=max(0.0, (end - row.launched_at).total_seconds()),
+                interrupted=interrupted,
+                noticed_s=noticed,
+            )
+        )
         if interrupted:
             sold_out.interrupted(session, self.world.settings.choose, row.offer["pool"], now)
 
     def _notice(self, session: Session, name: str, notice: cloud.Notice, now: datetime) -> None:
-        row = session.exec(select(Machine).where(Machine.cloud == name, Machine.provider_id == notice.machine_id)).first()
+        row = session.exec(
+            select(Machine).where(Machine.cloud == name, Machine.provider_id == notice.machine_id)
+        ).first()
         if row and notice.kind == "interruption":
             take_notice(self.world, session, row, notice.at, now)
 
     def _sweep(self, session: Session, name: str, listed: Sequence[cloud.Machine], now: datetime) -> None:
         """End machines that carry our tag and that no row knows: lost before they could be written down."""
         known = set(session.exec(select(Machine.provider_id).where(Machine.cloud == name)))
-        known_tokens = set(session.exec(select(Machine.token).where(
-            Machine.cloud == name, col(Machine.state).in_([MachineState.INTENDED, MachineState.UNKNOWN]))))
+        known_tokens = set(
+            session.exec(
+                select(Machine.token).where(
+                    Machine.cloud == name, col(Machine.state).in_([MachineState.INTENDED, MachineState.UNKNOWN])
+                )
+            )
+        )
         for machine in listed:
             nobodys = machine.condition is not cloud.Condition.GONE and machine.id not in known
             if not nobodys or machine.token in known_tokens:
@@ -138,8 +171,9 @@ class Listings:
             since = self._nobodys.setdefault(machine.id, now)
             if now - since >= _NOBODYS_GRACE:
                 self._nobodys[machine.id] = now + _NOBODYS_GRACE * 5  # asked again if it is still there then
-                self.world.journal.emit(session, now, "machine.leaked", cloud=name, machine_id_there=machine.id,
-                                        command="frugald reap")
+                self.world.journal.emit(
+                    session, now, "machine.leaked", cloud=name, machine_id_there=machine.id, command="frugald reap"
+                )
                 end = partial(self.world.providers[name].terminate, machine.id)
                 self.world.calls.submit(f"cloud:{name}", end, lambda _: None)
 

@@ -76,7 +76,9 @@ class Daemon:
         clock = self.world.clock
         self.prices = Prices(self.world)
         self.carry_out = CarryOut(self.world)
-        self.inbox = Inbox(settings.under_state(settings.inbox.folder), self.world.store, settings.inbox, clock, self.world.ids)
+        self.inbox = Inbox(
+            settings.under_state(settings.inbox.folder), self.world.store, settings.inbox, clock, self.world.ids
+        )
         self.answers = Answers(self.world, self.prices, self.control.post)
         self.control.loops = {
             "reports": Reports(self.world),
@@ -95,8 +97,14 @@ class Daemon:
         """Return how often each loop is due."""
         tick = self.settings.tick
         return {
-            "reports": tick, "step": tick, "post": tick, "listings": 2 * tick, "accounts": tick,
-            "prices": self.settings.prices.every, "intake": self.settings.inbox.every, "deliveries": 2 * tick,
+            "reports": tick,
+            "step": tick,
+            "post": tick,
+            "listings": 2 * tick,
+            "accounts": tick,
+            "prices": self.settings.prices.every,
+            "intake": self.settings.inbox.every,
+            "deliveries": 2 * tick,
         }
 
     def start(self) -> None:
@@ -130,12 +138,18 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     sources = tuple(clouds.sources)
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     return World(
-        settings=settings, clock=clock, rng=rng, ids=ids, database=database, store=store,
+        settings=settings,
+        clock=clock,
+        rng=rng,
+        ids=ids,
+        database=database,
+        store=store,
         journal=Journal(alerting(settings, lambda: database.install_id)),
         calls=ports.calls(control) if ports.calls else ThreadCalls(control.post),
         providers=ports.providers(clouds.providers) if ports.providers else clouds.providers,
         sources=ports.sources(sources) if ports.sources else sources,
-        bundle=publish_bundle(store), credentials=Path(credentials) if credentials else None,
+        bundle=publish_bundle(store),
+        credentials=Path(credentials) if credentials else None,
     )
 
 
@@ -162,7 +176,9 @@ def serve(settings: Settings, ports: Ports | None = None, ready: Callable[[Daemo
 
     previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     daemon.start()
-    metronome = Metronome(daemon.every, lambda name: daemon.control.due(name, daemon.world.clock.now), daemon.world.clock.now)
+    metronome = Metronome(
+        daemon.every, lambda name: daemon.control.due(name, daemon.world.clock.now), daemon.world.clock.now
+    )
     api = ApiServer(settings, daemon)
     api.start()
     metronome.start()

@@ -58,11 +58,20 @@ class Job(SQLModel, table=True):
     """A job, from the file it came in to its end."""
 
     __table_args__ = (
-        Index("one_open_job_per_content", "content_key", unique=True,
-              sqlite_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')"),
-              postgresql_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')")),
-        Index("queue", "priority", "submitted_at", sqlite_where=text("state IN ('queued', 'recovering')"),
-              postgresql_where=text("state IN ('queued', 'recovering')")),
+        Index(
+            "one_open_job_per_content",
+            "content_key",
+            unique=True,
+            sqlite_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')"),
+            postgresql_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')"),
+        ),
+        Index(
+            "queue",
+            "priority",
+            "submitted_at",
+            sqlite_where=text("state IN ('queued', 'recovering')"),
+            postgresql_where=text("state IN ('queued', 'recovering')"),
+        ),
     )
 
     id: str = Field(primary_key=True)
@@ -105,7 +114,9 @@ class Machine(SQLModel, table=True):
     """A rented machine: the intent, the lease, and what it has cost."""
 
     __table_args__ = (
-        CheckConstraint("lease_until IS NULL OR charged_until IS NULL OR lease_until >= charged_until", name="lease_covers"),
+        CheckConstraint(
+            "lease_until IS NULL OR charged_until IS NULL OR lease_until >= charged_until", name="lease_covers"
+        ),
     )
 
     id: str = Field(primary_key=True)
@@ -151,10 +162,20 @@ class Attempt(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("job_id", "n"),
-        Index("one_writer", "job_id", unique=True, sqlite_where=text("state IN ('running', 'saving')"),
-              postgresql_where=text("state IN ('running', 'saving')")),
-        Index("one_waiting", "job_id", unique=True, sqlite_where=text("state IN ('placed', 'ready')"),
-              postgresql_where=text("state IN ('placed', 'ready')")),
+        Index(
+            "one_writer",
+            "job_id",
+            unique=True,
+            sqlite_where=text("state IN ('running', 'saving')"),
+            postgresql_where=text("state IN ('running', 'saving')"),
+        ),
+        Index(
+            "one_waiting",
+            "job_id",
+            unique=True,
+            sqlite_where=text("state IN ('placed', 'ready')"),
+            postgresql_where=text("state IN ('placed', 'ready')"),
+        ),
     )
 
     id: str = Field(primary_key=True)
@@ -226,7 +247,10 @@ class BudgetAlert(SQLModel, table=True):
 class Ledger(SQLModel, table=True):
     """What was spent: append-only, one row for each machine and billing interval."""
 
-    __table_args__ = (UniqueConstraint("machine_id", "from_at", "kind"), CheckConstraint("to_at >= from_at", name="forward"))
+    __table_args__ = (
+        UniqueConstraint("machine_id", "from_at", "kind"),
+        CheckConstraint("to_at >= from_at", name="forward"),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     machine_id: str = Field(index=True)

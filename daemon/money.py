@@ -56,7 +56,9 @@ def lease_of(machine: Machine) -> Lease | None:
 
 def read_purse(session: Session, now: datetime, zone: ZoneInfo) -> Purse:
     """Read every cap with what is spent and leased under it, for all periods that matter now."""
-    caps = tuple(as_cap(b) for b in session.exec(select(Budget).where(col(Budget.ended_at).is_(None)).order_by(Budget.id)))
+    caps = tuple(
+        as_cap(b) for b in session.exec(select(Budget).where(col(Budget.ended_at).is_(None)).order_by(Budget.id))
+    )
     live = session.exec(select(Machine).where(col(Machine.state).in_(MACHINE_LIVE))).all()
     leases = {lease.machine: lease for machine in live if (lease := lease_of(machine))}
     spent = {}
@@ -70,16 +72,24 @@ def read_purse(session: Session, now: datetime, zone: ZoneInfo) -> Purse:
 
 def as_cap(budget: Budget) -> Cap:
     """Return a budget's row as arithmetic sees it."""
-    return Cap(budget.id, (budget.scope, budget.subject), budget.period, budget.cap_micro, budget.at_cap,
-               tuple(budget.thresholds))
+    return Cap(
+        budget.id,
+        (budget.scope, budget.subject),
+        budget.period,
+        budget.cap_micro,
+        budget.at_cap,
+        tuple(budget.thresholds),
+    )
 
 
 def spent_micro(session: Session, cap: Cap, window: Window) -> int:
     """Sum the spending under `cap` in `window`."""
     scope, subject = cap.scope
     rows = select(func.coalesce(func.sum(Spending.amount_micro), 0)).where(
-        Spending.scope == scope, Spending.subject == subject,
-        col(Spending.hour_at) >= window.start, col(Spending.hour_at) < window.end,
+        Spending.scope == scope,
+        Spending.subject == subject,
+        col(Spending.hour_at) >= window.start,
+        col(Spending.hour_at) < window.end,
     )
     return int(session.exec(rows).one())
 
@@ -95,18 +105,31 @@ def _by_hour(start: datetime, until: datetime, zone: ZoneInfo) -> Iterator[Windo
 
 def _write(session: Session, machine: Machine, piece: Window, amount: int, zone: ZoneInfo) -> None:
     native = machine.offer.get("native", {})
-    session.add(Ledger(
-        machine_id=machine.id, job_id=machine.job_id, user=machine.user, project=machine.project, cloud=machine.cloud,
-        from_at=piece.start, to_at=piece.end, hourly_micro=machine.hourly_micro, amount_micro=amount,
-        native_amount=str(native.get("hourly", "")), native_currency=str(native.get("currency", "")),
-        fx_rate=str(native.get("rate", "1")),
-    ))
+    session.add(
+        Ledger(
+            machine_id=machine.id,
+            job_id=machine.job_id,
+            user=machine.user,
+            project=machine.project,
+            cloud=machine.cloud,
+            from_at=piece.start,
+            to_at=piece.end,
+            hourly_micro=machine.hourly_micro,
+            amount_micro=amount,
+            native_amount=str(native.get("hourly", "")),
+            native_currency=str(native.get("currency", "")),
+            fx_rate=str(native.get("rate", "1")),
+        )
+    )
     hour = window_of("hour", piece.start, zone).start
     for scope, subject in scopes(machine.job_id, machine.project, machine.user, machine.cloud):
         row = upsert(Spending).values(scope=scope, subject=subject, hour_at=hour, amount_micro=amount)
-        session.connection().execute(row.on_conflict_do_update(
-            index_elements=["scope", "subject", "hour_at"], set_={"amount_micro": col(Spending.amount_micro) + amount},
-        ))
+        session.connection().execute(
+            row.on_conflict_do_update(
+                index_elements=["scope", "subject", "hour_at"],
+                set_={"amount_micro": col(Spending.amount_micro) + amount},
+            )
+        )
 
 
 def _shrink_lease(session: Session, machine: Machine, end: datetime, total: int, carried: int) -> None:
@@ -114,16 +137,26 @@ def _shrink_lease(session: Session, machine: Machine, end: datetime, total: int,
     lease = lease_of(machine)
     left = replace(lease, start=end, until=until, carried=carried).total_micro if lease else 0
     shrunk = update(Machine).where(col(Machine.id) == machine.id, col(Machine.charged_until) == machine.charged_until)
-    changed = session.execute(shrunk.values(
-        charged_until=end, carried=carried, lease_until=until, leased_micro=left,
-        spent_micro=col(Machine.spent_micro) + total,
-    ))
+    changed = session.execute(
+        shrunk.values(
+            charged_until=end,
+            carried=carried,
+            lease_until=until,
+            leased_micro=left,
+            spent_micro=col(Machine.spent_micro) + total,
+        )
+    )
     if changed.rowcount != 1:  # type: ignore[attr-defined]
         raise StaleState(machine.id)
 
 
 def _charge_job(session: Session, machine: Machine, total: int, length_ms: int) -> None:
     on_demand, _ = cost_micro(machine.on_demand_hourly_micro, length_ms)
-    session.execute(update(Job).where(col(Job.id) == machine.job_id).values(
-        cost_micro=col(Job.cost_micro) + total, on_demand_micro=col(Job.on_demand_micro) + on_demand,
-    ))
+    session.execute(
+        update(Job)
+        .where(col(Job.id) == machine.job_id)
+        .values(
+            cost_micro=col(Job.cost_micro) + total,
+            on_demand_micro=col(Job.on_demand_micro) + on_demand,
+        )
+    )

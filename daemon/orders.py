@@ -32,12 +32,19 @@ def launch(world: World, session: Session, machine: Machine) -> Launch:
     bundle_key, bundle_sha256 = machine.offer["bundle"]
     guard_s = float(machine.offer["guard_s"])
     boot = BootOrder(
-        machine=machine.id, attempts=[[job.id, attempt.n] for attempt, job in pairs], guard_s=guard_s,
-        bundle_key=bundle_key, bundle_sha256=bundle_sha256, tail_s=tail_s(world, [job for _, job in pairs]),
+        machine=machine.id,
+        attempts=[[job.id, attempt.n] for attempt, job in pairs],
+        guard_s=guard_s,
+        bundle_key=bundle_key,
+        bundle_sha256=bundle_sha256,
+        tail_s=tail_s(world, [job for _, job in pairs]),
     )
     request = LaunchRequest(
-        token=machine.token, offer=offer_from_json(machine.offer), bid_micro=machine.bid_micro,
-        disk=int(machine.offer["disk"]), guard=timedelta(seconds=guard_s),
+        token=machine.token,
+        offer=offer_from_json(machine.offer),
+        bid_micro=machine.bid_micro,
+        disk=int(machine.offer["disk"]),
+        guard=timedelta(seconds=guard_s),
         user_data=user_data(world.store.url, machine.id, bundle_key, bundle_sha256),
         tags={"frugald:owner": world.database.install_id, "frugald:machine": machine.id, "frugald:job": machine.job_id},
     )
@@ -56,8 +63,15 @@ def job_order(world: World, job: Job) -> JobOrder:
     """Return what the agent must know of a job."""
     spec = world.spec(job)
     return JobOrder(
-        job=job.id, name=job.name, run=spec.run, setup=spec.setup, code_key=job.code_key, code_sha256=job.code_sha256,
-        envs=spec.environment(world.credentials), outputs=list(spec.outputs), gpus=max(n.gpus for n in spec.needs()),
+        job=job.id,
+        name=job.name,
+        run=spec.run,
+        setup=spec.setup,
+        code_key=job.code_key,
+        code_sha256=job.code_sha256,
+        envs=spec.environment(world.credentials),
+        outputs=list(spec.outputs),
+        gpus=max(n.gpus for n in spec.needs()),
         max_duration_s=spec.max_duration.total_seconds() if spec.max_duration else None,
         **_checkpoint(spec.checkpoint),
     )
@@ -73,10 +87,18 @@ def offer_from_json(values: dict[str, Any]) -> Offer:
     """Return the offer that was kept beside a machine."""
     pool = Pool(values["cloud"], values["region"], values["zone"], values["type"], Market(values["market"]))
     return Offer(
-        pool=pool, gpu=values["gpu"], gpus=values["gpus"], gpu_memory=values["gpu_memory"], vcpus=values["vcpus"],
-        memory=values["memory"], hourly_micro=values["hourly_micro"], ceiling_micro=values["ceiling_micro"],
-        as_of=datetime.fromisoformat(values["as_of"]), family=values["family"],
-        boot=timedelta(seconds=values["boot_s"]), notice=timedelta(seconds=values["notice_s"]),
+        pool=pool,
+        gpu=values["gpu"],
+        gpus=values["gpus"],
+        gpu_memory=values["gpu_memory"],
+        vcpus=values["vcpus"],
+        memory=values["memory"],
+        hourly_micro=values["hourly_micro"],
+        ceiling_micro=values["ceiling_micro"],
+        as_of=datetime.fromisoformat(values["as_of"]),
+        family=values["family"],
+        boot=timedelta(seconds=values["boot_s"]),
+        notice=timedelta(seconds=values["notice_s"]),
     )
 
 
@@ -84,7 +106,9 @@ def _checkpoint(checkpoint: Any) -> dict[str, Any]:  # noqa: ANN401 - the job fi
     if checkpoint is None:
         return {"checkpoint_path": ""}
     return {
-        "checkpoint_path": checkpoint.path, "checkpoint_interval_s": checkpoint.interval.total_seconds(),
-        "checkpoint_signal": checkpoint.signal, "checkpoint_grace_s": checkpoint.grace.total_seconds(),
+        "checkpoint_path": checkpoint.path,
+        "checkpoint_interval_s": checkpoint.interval.total_seconds(),
+        "checkpoint_signal": checkpoint.signal,
+        "checkpoint_grace_s": checkpoint.grace.total_seconds(),
         "checkpoint_keep": checkpoint.keep,
     }

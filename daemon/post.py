@@ -25,7 +25,9 @@ class Post:
         """Start every try that is due; return how many."""
         if not self._endpoints:
             return {"tries": 0}
-        resting = {name for name, at in self._last.items() if now - at < PACE.get(self._endpoints[name].kind, now - now)}
+        resting = {
+            name for name, at in self._last.items() if now - at < PACE.get(self._endpoints[name].kind, now - now)
+        }
         with self.world.database.write() as session:
             batch = next_batch(session, self._endpoints, now, self._busy | resting)
         for delivery in batch:

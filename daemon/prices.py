@@ -48,7 +48,9 @@ class Prices:
         for source in self.world.sources:
             if source.name not in self._busy:
                 self._busy.add(source.name)
-                self.world.calls.submit(f"prices:{source.name}", partial(_ask, source, now), partial(self._answered, source))
+                self.world.calls.submit(
+                    f"prices:{source.name}", partial(_ask, source, now), partial(self._answered, source)
+                )
                 asked += 1
         return {"asked": asked}
 
@@ -60,8 +62,15 @@ class Prices:
                     self._stale.discard(health.name)
                 elif health.name not in self._stale:
                     self._stale.add(health.name)
-                    self.world.journal.emit(session, now, "prices.stale", source=health.name, age_s=age.total_seconds(),
-                                            why=health.reason or "no answer", command="frugald status")
+                    self.world.journal.emit(
+                        session,
+                        now,
+                        "prices.stale",
+                        source=health.name,
+                        age_s=age.total_seconds(),
+                        why=health.reason or "no answer",
+                        command="frugald status",
+                    )
 
     def _answered(self, source: PriceSource, outcome: Any) -> None:  # noqa: ANN401
         self._busy.discard(source.name)
@@ -71,9 +80,9 @@ class Prices:
                 self._failed(session, source, outcome, now)
                 return
             self._take_in(session, source, outcome, now)
-            self.hazards = Hazards(tuple(
-                Observation(life.pool, life.age_s, life.interrupted) for life in session.exec(select(PoolLife))
-            ))
+            self.hazards = Hazards(
+                tuple(Observation(life.pool, life.age_s, life.interrupted) for life in session.exec(select(PoolLife)))
+            )
         self.book = PriceBook([offer for offers in self._offers.values() for offer in offers])
         self.quotas = tuple(quota for quotas in self._quotas.values() for quota in quotas)
         self.world.wake()
@@ -81,7 +90,9 @@ class Prices:
     def _take_in(self, session: Session, source: PriceSource, answer: Answer, now: datetime) -> None:
         settings = self.world.settings
         rentable = [offer for offer in answer.offers if offer.pool.cloud in self.world.providers]
-        believed, doubted = sift(rentable, self._last, settings.prices.jump, self._suspects.get(source.name, {}), settings.currency)
+        believed, doubted = sift(
+            rentable, self._last, settings.prices.jump, self._suspects.get(source.name, {}), settings.currency
+        )
         self._suspects[source.name] = {str(offer.pool): offer.hourly_micro for offer, _ in doubted}
         self._offers[source.name], self._quotas[source.name] = believed, answer.quotas
         self._remember(session, believed, now)
@@ -90,17 +101,29 @@ class Prices:
         if health.reason:
             self.world.journal.emit(session, now, "source.up", source=source.name)
         if doubted and len(doubted) != health.quarantined:
-            self.world.journal.emit(session, now, "prices.quarantined", source=source.name, count=len(doubted),
-                                    why=str(doubted[0][1]))
-        session.merge(SourceHealth(name=source.name, ok_at=now, failed_at=health.failed_at, offers=len(believed),
-                                   quarantined=len(doubted)))
+            self.world.journal.emit(
+                session, now, "prices.quarantined", source=source.name, count=len(doubted), why=str(doubted[0][1])
+            )
+        session.merge(
+            SourceHealth(
+                name=source.name, ok_at=now, failed_at=health.failed_at, offers=len(believed), quarantined=len(doubted)
+            )
+        )
 
     def _failed(self, session: Session, source: PriceSource, error: Exception, now: datetime) -> None:
         health = session.get(SourceHealth, source.name) or SourceHealth(name=source.name)
         if not health.reason:
             self.world.journal.emit(session, now, "source.down", source=source.name, why=str(error))
-        session.merge(SourceHealth(name=source.name, ok_at=health.ok_at, failed_at=now, reason=str(error) or "no answer",
-                                   offers=health.offers, quarantined=health.quarantined))
+        session.merge(
+            SourceHealth(
+                name=source.name,
+                ok_at=health.ok_at,
+                failed_at=now,
+                reason=str(error) or "no answer",
+                offers=health.offers,
+                quarantined=health.quarantined,
+            )
+        )
 
     def _remember(self, session: Session, offers: Sequence[Offer], now: datetime) -> None:
         """Keep a row only where a price changed."""

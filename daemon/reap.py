@@ -33,5 +33,7 @@ def sweep(settings: Settings, *, end: bool) -> list[dict[str, Any]]:
                 continue
             if end:
                 provider.terminate(machine.id)
-            found.append({"cloud": name, "machine": machine.id, "launched_at": machine.launched_at.isoformat(), "ended": end})
+            found.append(
+                {"cloud": name, "machine": machine.id, "launched_at": machine.launched_at.isoformat(), "ended": end}
+            )
     return found

@@ -35,11 +35,23 @@ def record(world: World, session: Session, plan: Plan, now: datetime) -> None:
 def offer_as_json(offer: Offer) -> dict[str, Any]:
     """Return an offer as it is kept beside a machine or a decision."""
     return {
-        "pool": str(offer.pool), "cloud": offer.pool.cloud, "region": offer.pool.region, "zone": offer.pool.zone,
-        "type": offer.pool.type, "market": str(offer.pool.market), "gpu": offer.gpu, "gpus": offer.gpus,
-        "gpu_memory": offer.gpu_memory, "vcpus": offer.vcpus, "memory": offer.memory, "family": offer.family,
-        "hourly_micro": offer.hourly_micro, "ceiling_micro": offer.ceiling_micro, "as_of": offer.as_of.isoformat(),
-        "boot_s": offer.boot.total_seconds(), "notice_s": offer.notice.total_seconds(),
+        "pool": str(offer.pool),
+        "cloud": offer.pool.cloud,
+        "region": offer.pool.region,
+        "zone": offer.pool.zone,
+        "type": offer.pool.type,
+        "market": str(offer.pool.market),
+        "gpu": offer.gpu,
+        "gpus": offer.gpus,
+        "gpu_memory": offer.gpu_memory,
+        "vcpus": offer.vcpus,
+        "memory": offer.memory,
+        "family": offer.family,
+        "hourly_micro": offer.hourly_micro,
+        "ceiling_micro": offer.ceiling_micro,
+        "as_of": offer.as_of.isoformat(),
+        "boot_s": offer.boot.total_seconds(),
+        "notice_s": offer.notice.total_seconds(),
     }
 
 
@@ -55,8 +67,14 @@ def _renew(session: Session, renewal: Renewal) -> None:
 def _stop(world: World, session: Session, stop: Stop, now: datetime) -> None:
     machine = session.get_one(Machine, stop.machine)
     for attempt, job in jobs.on_machine(session, machine.id):
-        reason = Reason("hold.budget", {**stop.reason.values, **_period(session, stop.budget, stop.period_start),
-                                        "command": f"frugald budget set {stop.budget} AMOUNT"})
+        reason = Reason(
+            "hold.budget",
+            {
+                **stop.reason.values,
+                **_period(session, stop.budget, stop.period_start),
+                "command": f"frugald budget set {stop.budget} AMOUNT",
+            },
+        )
         jobs.reached(world, session, job, stop.budget, stop.period_start, now)
         jobs.stop(world, session, job, attempt, reason, now, job_state=JobState.HELD)
 
@@ -72,25 +90,47 @@ def _launch(world: World, session: Session, launch: Launch, now: datetime) -> No
     decision = _decision(world, launch, now)
     machine = _machine(world, job, launch, now)
     attempt = Attempt(
-        id=f"{job.id}-{job.attempts}", job_id=job.id, n=job.attempts, machine_id=machine.id, decision_id=decision.id,
-        state=AttemptState.PLACED, state_since=now, created_at=now,
+        id=f"{job.id}-{job.attempts}",
+        job_id=job.id,
+        n=job.attempts,
+        machine_id=machine.id,
+        decision_id=decision.id,
+        state=AttemptState.PLACED,
+        state_since=now,
+        created_at=now,
     )
     session.add_all([decision, machine])
     session.flush()
     session.add(attempt)
-    world.journal.advance(session, job, JobState.PLACING, now=now, attempts=col(Job.attempts) + 1,
-                          reason=Reason("placing.offer", {"offer": machine.offer["pool"]}))
+    world.journal.advance(
+        session,
+        job,
+        JobState.PLACING,
+        now=now,
+        attempts=col(Job.attempts) + 1,
+        reason=Reason("placing.offer", {"offer": machine.offer["pool"]}),
+    )
     offer = launch.offer
     world.journal.emit(
-        session, now, "job.placed", job=job, machine=machine, attempt=attempt.n, offer=_short(offer),
-        market=str(offer.pool.market), hourly_micro=machine.hourly_micro,
+        session,
+        now,
+        "job.placed",
+        job=job,
+        machine=machine,
+        attempt=attempt.n,
+        offer=_short(offer),
+        market=str(offer.pool.market),
+        hourly_micro=machine.hourly_micro,
         on_demand_hourly_micro=machine.on_demand_hourly_micro,
     )
 
 
 def _decision(world: World, launch: Launch, now: datetime) -> Decision:
     return Decision(
-        id=world.ids.new("d"), job_id=launch.job, at=now, winner=_choice(launch.winner),
+        id=world.ids.new("d"),
+        job_id=launch.job,
+        at=now,
+        winner=_choice(launch.winner),
         runners_up=[_choice(candidate) for candidate in launch.runners_up],
         passed_over=[[reason.code, dict(reason.values), count] for reason, count in launch.passed_over],
     )
@@ -98,7 +138,8 @@ def _decision(world: World, launch: Launch, now: datetime) -> Decision:
 
 def _choice(candidate: Candidate) -> dict[str, Any]:
     return {
-        **offer_as_json(candidate.offer), "expected_micro": candidate.expected_micro,
+        **offer_as_json(candidate.offer),
+        "expected_micro": candidate.expected_micro,
         "per_work_hour_micro": candidate.per_work_hour_micro,
         "why": [candidate.why.code, dict(candidate.why.values)],
     }
@@ -112,25 +153,45 @@ def _machine(world: World, job: Job, launch: Launch, now: datetime) -> Machine:
     on_demand = offer.hourly_micro if pool.market is Market.ON_DEMAND else offer.ceiling_micro
     lease = replace(launch.lease, machine=machine_id)
     return Machine(
-        id=machine_id, token=f"{world.database.install_id}-{job.id}-{job.attempts}-{machine_id}",
-        state=MachineState.INTENDED, state_since=now, intended_at=now,
-        cloud=pool.cloud, region=pool.region, zone=pool.zone, type=pool.type, market=str(pool.market),
-        gpu=offer.gpu, gpus=offer.gpus, bid_micro=launch.bid_micro,
-        offer=offer_as_json(offer) | {
-            "disk": disk, "disk_hourly_micro": disk_hourly, "bundle": list(world.bundle), "guard_s": world.settings.lease.boot.total_seconds(),
+        id=machine_id,
+        token=f"{world.database.install_id}-{job.id}-{job.attempts}-{machine_id}",
+        state=MachineState.INTENDED,
+        state_since=now,
+        intended_at=now,
+        cloud=pool.cloud,
+        region=pool.region,
+        zone=pool.zone,
+        type=pool.type,
+        market=str(pool.market),
+        gpu=offer.gpu,
+        gpus=offer.gpus,
+        bid_micro=launch.bid_micro,
+        offer=offer_as_json(offer)
+        | {
+            "disk": disk,
+            "disk_hourly_micro": disk_hourly,
+            "bundle": list(world.bundle),
+            "guard_s": world.settings.lease.boot.total_seconds(),
             "native": {"hourly": offer.native_hourly, "rate": offer.fx_rate},
         },
-        hourly_micro=offer.hourly_micro + disk_hourly, highest_hourly_micro=lease.hourly_micro,
+        hourly_micro=offer.hourly_micro + disk_hourly,
+        highest_hourly_micro=lease.hourly_micro,
         on_demand_hourly_micro=on_demand + disk_hourly,
-        lease_until=lease.until, leased_micro=lease.total_micro,
-        job_id=job.id, user=job.user, project=job.project,
+        lease_until=lease.until,
+        leased_micro=lease.total_micro,
+        job_id=job.id,
+        user=job.user,
+        project=job.project,
     )
 
 
 def _hold(world: World, session: Session, hold: Hold, now: datetime) -> None:
     job = session.get_one(Job, hold.job)
-    values = {**hold.reason.values, **_period(session, hold.budget, hold.period_start),
-              "command": f"frugald budget set {hold.budget} AMOUNT"}
+    values = {
+        **hold.reason.values,
+        **_period(session, hold.budget, hold.period_start),
+        "command": f"frugald budget set {hold.budget} AMOUNT",
+    }
     jobs.reached(world, session, job, hold.budget, hold.period_start, now)
     jobs.hold(world, session, job, Reason("hold.budget", values), now)
 
@@ -144,8 +205,9 @@ def _skip(world: World, session: Session, skip: Skip, now: datetime) -> None:
         jobs.give_up(world, session, job, Reason("failed.no_capacity", {"why": str(skip.reason)}), now)
         return
     if (job.reason_code, job.reason_values) != (skip.reason.code, values):
-        session.execute(update(Job).where(col(Job.id) == skip.job).values(
-            reason_code=skip.reason.code, reason_values=values))
+        session.execute(
+            update(Job).where(col(Job.id) == skip.job).values(reason_code=skip.reason.code, reason_values=values)
+        )
 
 
 def _period(session: Session, budget: str, start: datetime) -> dict[str, Any]:
@@ -156,5 +218,3 @@ def _period(session: Session, budget: str, start: datetime) -> dict[str, Any]:
 def _short(offer: Offer) -> str:
     gpus = "" if offer.gpus == 1 else f"{offer.gpus:g} x "
     return f"{gpus}{offer.gpu or 'CPU'} {offer.pool.market} in {offer.pool.cloud}/{offer.pool.zone}"
-
-

@@ -39,8 +39,13 @@ class Reports:
         if self._busy:
             return {"asked": 0}
         with self.world.database.write() as session:
-            rows = session.exec(select(Machine).where(col(Machine.state).in_(
-                [MachineState.REQUESTED, MachineState.BOOTING, MachineState.RUNNING, MachineState.ENDING]))).all()
+            rows = session.exec(
+                select(Machine).where(
+                    col(Machine.state).in_(
+                        [MachineState.REQUESTED, MachineState.BOOTING, MachineState.RUNNING, MachineState.ENDING]
+                    )
+                )
+            ).all()
             attempts = {m.id: [a for a, _ in jobs.on_machine(session, m.id)] for m in rows}
         heard = [m for m in rows if attempts[m.id]]
         if heard:
@@ -110,9 +115,15 @@ def apply_report(world: World, session: Session, machine: Machine, report: Repor
 
 
 def _take_in(world: World, session: Session, attempt: Attempt, job: Job, status: AttemptStatus, now: datetime) -> None:
-    values = {"phase": status.phase, "step": status.step, "checkpoint_step": status.checkpoint_step,
-              "run_s": status.running_s, "lost_s": status.lost_s, "exit_code": status.exit_code,
-              "status": {**attempt.status, **status.__dict__}}
+    values = {
+        "phase": status.phase,
+        "step": status.step,
+        "checkpoint_step": status.checkpoint_step,
+        "run_s": status.running_s,
+        "lost_s": status.lost_s,
+        "exit_code": status.exit_code,
+        "status": {**attempt.status, **status.__dict__},
+    }
     warned = len(attempt.status.get("warnings", []))
     session.execute(update(Attempt).where(col(Attempt.id) == attempt.id).values(**values))
     changes: dict[str, Any] = {}
@@ -136,18 +147,35 @@ def _move(
         _ended(world, session, attempt, job, status, tail, now)
     elif status.phase == Phase.READY and attempt.state == AttemptState.PLACED:
         world.journal.advance(session, attempt, AttemptState.READY, now=now, reason=Reason("attempt.ready"))
-    elif status.phase in {Phase.RUNNING, Phase.SAVING} and attempt.state == AttemptState.RUNNING and job.state == JobState.STARTING:
+    elif (
+        status.phase in {Phase.RUNNING, Phase.SAVING}
+        and attempt.state == AttemptState.RUNNING
+        and job.state == JobState.STARTING
+    ):
         _started(world, session, attempt, job, status, now)
 
 
 def _started(world: World, session: Session, attempt: Attempt, job: Job, status: AttemptStatus, now: datetime) -> None:
     machine = session.get_one(Machine, attempt.machine_id)
-    world.journal.advance(session, job, JobState.RUNNING, now=now, reason=Reason("running.on", {"offer": machine.offer["pool"]}))
+    world.journal.advance(
+        session, job, JobState.RUNNING, now=now, reason=Reason("running.on", {"offer": machine.offer["pool"]})
+    )
     if status.restored_step >= 0:
-        world.journal.emit(session, now, "job.resumed", job=job, machine=machine, attempt=attempt.n,
-                           step=status.restored_step, lost_s=job.lost_s, offer=machine.offer["pool"])
+        world.journal.emit(
+            session,
+            now,
+            "job.resumed",
+            job=job,
+            machine=machine,
+            attempt=attempt.n,
+            step=status.restored_step,
+            lost_s=job.lost_s,
+            offer=machine.offer["pool"],
+        )
     else:
-        world.journal.emit(session, now, "job.started", job=job, machine=machine, attempt=attempt.n, offer=machine.offer["pool"])
+        world.journal.emit(
+            session, now, "job.started", job=job, machine=machine, attempt=attempt.n, offer=machine.offer["pool"]
+        )
 
 
 def _ended(
@@ -161,18 +189,28 @@ def _ended(
     elif status.phase == Phase.FAILED:
         code = "failed.out_of_memory" if status.out_of_memory else f"failed.{status.ended_because or 'failed'}"
         reason = Reason(code, {"exit_code": status.exit_code})
-        session.execute(update(Attempt).where(col(Attempt.id) == attempt.id).values(
-            status={**attempt.status, "log_tail": tail}))
+        session.execute(
+            update(Attempt).where(col(Attempt.id) == attempt.id).values(status={**attempt.status, "log_tail": tail})
+        )
         jobs.end(world, session, attempt, job, "failed", reason, now)
     else:
         outcome = "interrupted" if status.ended_because == "notice" else "stopped"
         saved = status.phase == Phase.SAVED
-        reason = Reason("ended.saved" if saved else "ended.not_saved",
-                        {"why": status.ended_because, "step": status.checkpoint_step})
+        reason = Reason(
+            "ended.saved" if saved else "ended.not_saved", {"why": status.ended_because, "step": status.checkpoint_step}
+        )
         jobs.end(world, session, attempt, job, outcome, reason, now)
         if outcome == "stopped":
-            world.journal.emit(session, now, "job.stopped", job=job, attempt=attempt.n, step=job.checkpoint_step,
-                               why=status.ended_because, saved=saved)
+            world.journal.emit(
+                session,
+                now,
+                "job.stopped",
+                job=job,
+                attempt=attempt.n,
+                step=job.checkpoint_step,
+                why=status.ended_because,
+                saved=saved,
+            )
 
 
 def _get(world: World, key: str, parse: Any) -> Any:  # noqa: ANN401

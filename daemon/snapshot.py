@@ -35,7 +35,9 @@ class WaitingJob:
 
     def scopes(self, cloud: str) -> frozenset[Scope]:
         """Return every scope that its cost on `cloud` falls under."""
-        return frozenset({("all", ""), ("project", self.project), ("user", self.user), ("cloud", cloud), ("job", self.id)})
+        return frozenset(
+            {("all", ""), ("project", self.project), ("user", self.user), ("cloud", cloud), ("job", self.id)}
+        )
 
 
 @dataclass(frozen=True, slots=True)

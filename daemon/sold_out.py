@@ -22,7 +22,9 @@ def remember(session: Session, choose: ChooseSettings, machine: Machine, error: 
         return Reason("refused.quota", {"family": family, "why": str(error), "for_s": (until - now).total_seconds()})
     if isinstance(error, Denied):
         until = _close(session, machine.cloud, "denied", _DENIED_FOR, now)
-        return Reason("refused.denied", {"cloud": machine.cloud, "why": str(error), "for_s": (until - now).total_seconds()})
+        return Reason(
+            "refused.denied", {"cloud": machine.cloud, "why": str(error), "for_s": (until - now).total_seconds()}
+        )
     until = _close(session, pool, "sold-out", choose.sold_out_for, now)
     return Reason("refused.sold_out", {"offer": pool, "for_s": (until - now).total_seconds()})
 

@@ -43,7 +43,9 @@ def find_job(session: Session, name: str) -> Job | None:
     job = session.get(Job, name)
     if job:
         return job
-    named = session.exec(select(Job).where(Job.name == name).order_by(col(Job.submitted_at).desc(), col(Job.id))).first()
+    named = session.exec(
+        select(Job).where(Job.name == name).order_by(col(Job.submitted_at).desc(), col(Job.id))
+    ).first()
     if named:
         return named
     begun = session.exec(select(Job).where(col(Job.id).startswith(name, autoescape=True)).limit(5)).all()
@@ -64,13 +66,30 @@ def job_row(session: Session, job: Job) -> Json:
     """Return one job in short."""
     cap = session.exec(select(Budget.cap_micro).where(Budget.scope == "job", Budget.subject == job.id)).first()
     return {
-        "id": job.id, "name": job.name, "user": job.user, "project": job.project, "state": job.state,
-        "reason": _sentence(job.reason_code, job.reason_values), "reason_code": job.reason_code,
-        "priority": job.priority, "submitted_at": _iso(job.submitted_at), "state_since": _iso(job.state_since),
-        "finished_at": _iso(job.finished_at), "deadline": _iso(job.deadline), "attempts": job.attempts,
-        "failures": job.failures, "interruptions": job.interruptions, "step": job.step, "total_steps": job.total_steps,
-        "metrics": job.metrics, "checkpoint_step": job.checkpoint_step, "exit_code": job.exit_code,
-        "cost_micro": job.cost_micro, "on_demand_micro": job.on_demand_micro, "budget_micro": cap, "lost_s": job.lost_s,
+        "id": job.id,
+        "name": job.name,
+        "user": job.user,
+        "project": job.project,
+        "state": job.state,
+        "reason": _sentence(job.reason_code, job.reason_values),
+        "reason_code": job.reason_code,
+        "priority": job.priority,
+        "submitted_at": _iso(job.submitted_at),
+        "state_since": _iso(job.state_since),
+        "finished_at": _iso(job.finished_at),
+        "deadline": _iso(job.deadline),
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "interruptions": job.interruptions,
+        "step": job.step,
+        "total_steps": job.total_steps,
+        "metrics": job.metrics,
+        "checkpoint_step": job.checkpoint_step,
+        "exit_code": job.exit_code,
+        "cost_micro": job.cost_micro,
+        "on_demand_micro": job.on_demand_micro,
+        "budget_micro": cap,
+        "lost_s": job.lost_s,
     }
 
 
@@ -81,16 +100,23 @@ def job_status(session: Session, job: Job) -> Json:
 
 def job(session: Session, found: Job) -> Json:
     """Return one job with its runs, its file's words and its events."""
-    return job_status(session, found) | {"spec": found.spec, "events": events(session, job_id=found.id, everything=False)}
+    return job_status(session, found) | {
+        "spec": found.spec,
+        "events": events(session, job_id=found.id, everything=False),
+    }
 
 
 def why(session: Session, found: Job) -> Json:
     """Return why the job is where it is, and each choice of an offer with what lost against it."""
     decisions = session.exec(select(Decision).where(Decision.job_id == found.id).order_by(col(Decision.at))).all()
     return {
-        "id": found.id, "name": found.name, "state": found.state,
-        "reason": _sentence(found.reason_code, found.reason_values), "reason_code": found.reason_code,
-        "command": found.reason_values.get("command", ""), "decisions": [_decision(d) for d in decisions],
+        "id": found.id,
+        "name": found.name,
+        "state": found.state,
+        "reason": _sentence(found.reason_code, found.reason_values),
+        "reason_code": found.reason_code,
+        "command": found.reason_values.get("command", ""),
+        "decisions": [_decision(d) for d in decisions],
     }
 
 
@@ -102,13 +128,22 @@ def budgets(session: Session, now: datetime, zone: ZoneInfo) -> list[Json]:
     for cap in purse.caps:
         window = window_of(cap.period, now, zone)
         spent, leased = purse.spent_micro(cap, window), purse.leased_micro(cap, window)
-        found.append({
-            "id": cap.id, "scope": cap.scope[0], "subject": cap.scope[1], "period": cap.period, "cap_micro": cap.cap_micro,
-            "spent_micro": spent, "leased_micro": leased, "left_micro": cap.cap_micro - spent - leased,
-            "at_cap": cap.at_cap, "origin": rows[cap.id].origin,
-            "period_start": _iso(window.start) if cap.period != "total" else None,
-            "period_end": _iso(window.end) if cap.period != "total" else None,
-        })
+        found.append(
+            {
+                "id": cap.id,
+                "scope": cap.scope[0],
+                "subject": cap.scope[1],
+                "period": cap.period,
+                "cap_micro": cap.cap_micro,
+                "spent_micro": spent,
+                "leased_micro": leased,
+                "left_micro": cap.cap_micro - spent - leased,
+                "at_cap": cap.at_cap,
+                "origin": rows[cap.id].origin,
+                "period_start": _iso(window.start) if cap.period != "total" else None,
+                "period_end": _iso(window.end) if cap.period != "total" else None,
+            }
+        )
     return found
 
 
@@ -122,8 +157,16 @@ def events(
     rows = list(session.exec(query.order_by(col(Event.id).desc()).limit(limit if everything else limit * 4)))
     shown = [e for e in reversed(rows) if everything or not e.code.endswith(QUIET)]
     return [
-        {"id": e.id, "at": _iso(e.at), "code": e.code, "job": e.job_id, "machine": e.machine_id, "attempt": e.attempt,
-         "values": e.values, "text": _sentence(e.code, e.values)}
+        {
+            "id": e.id,
+            "at": _iso(e.at),
+            "code": e.code,
+            "job": e.job_id,
+            "machine": e.machine_id,
+            "attempt": e.attempt,
+            "values": e.values,
+            "text": _sentence(e.code, e.values),
+        }
         for e in shown[-limit:]
     ]
 
@@ -143,8 +186,18 @@ def costs(session: Session, start: datetime, end: datetime, by: str) -> list[Jso
     """
     found: dict[str, Json] = {}
     for row in session.exec(select(Ledger).where(col(Ledger.from_at) >= start, col(Ledger.from_at) < end)):
-        key = str({"project": row.project, "user": row.user, "job": row.job_id, "machine": row.machine_id, "cloud": row.cloud}[by])
-        one = found.setdefault(key, {by: key, "amount_micro": 0, "native_hourly": set(), "fx_rate": set(), "machines": set()})
+        key = str(
+            {
+                "project": row.project,
+                "user": row.user,
+                "job": row.job_id,
+                "machine": row.machine_id,
+                "cloud": row.cloud,
+            }[by]
+        )
+        one = found.setdefault(
+            key, {by: key, "amount_micro": 0, "native_hourly": set(), "fx_rate": set(), "machines": set()}
+        )
         one["amount_micro"] += row.amount_micro
         one["native_hourly"].add(row.native_amount)
         one["fx_rate"].add(row.fx_rate)
@@ -156,7 +209,11 @@ def _cost_row(row: Json) -> Json:
     def only(values: set[str]) -> str:
         return next(iter(values)) if len(values) == 1 else "several"
 
-    return row | {"native_hourly": only(row["native_hourly"]), "fx_rate": only(row["fx_rate"]), "machines": sorted(row["machines"])}
+    return row | {
+        "native_hourly": only(row["native_hourly"]),
+        "fx_rate": only(row["fx_rate"]),
+        "machines": sorted(row["machines"]),
+    }
 
 
 def status(session: Session, now: datetime, zone: ZoneInfo) -> Json:
@@ -165,55 +222,116 @@ def status(session: Session, now: datetime, zone: ZoneInfo) -> Json:
     live = session.exec(select(Machine).where(col(Machine.state).in_(MACHINE_LIVE))).all()
     owner = session.exec(select(Installation)).first()
     return {
-        "install": owner.install_id if owner else "", "started_at": _iso(owner.started_at) if owner else None,
-        "jobs": {state: int(count) for state, count in counts}, "machines": len(live),
+        "install": owner.install_id if owner else "",
+        "started_at": _iso(owner.started_at) if owner else None,
+        "jobs": {state: int(count) for state, count in counts},
+        "machines": len(live),
         "hourly_micro": sum(m.hourly_micro for m in live),
         "worst_micro": sum(m.leased_micro for m in live),
         "worst_until": _iso(max((m.lease_until for m in live if m.lease_until), default=None)),
         "budgets": budgets(session, now, zone),
         "sources": [
-            {"name": s.name, "ok_at": _iso(s.ok_at), "failed_at": _iso(s.failed_at), "reason": s.reason, "offers": s.offers,
-             "quarantined": s.quarantined} for s in session.exec(select(SourceHealth))
+            {
+                "name": s.name,
+                "ok_at": _iso(s.ok_at),
+                "failed_at": _iso(s.failed_at),
+                "reason": s.reason,
+                "offers": s.offers,
+                "quarantined": s.quarantined,
+            }
+            for s in session.exec(select(SourceHealth))
         ],
     }
 
 
 def alerts(session: Session) -> Json:
     """Return how the alerts stand: endpoints switched off, messages that nobody took, messages on their way."""
-    dead = session.exec(select(Outbox).where(col(Outbox.dead_at).is_not(None)).order_by(col(Outbox.id).desc()).limit(100))
-    waiting = session.exec(select(func.count()).select_from(Outbox).where(
-        col(Outbox.delivered_at).is_(None), col(Outbox.dead_at).is_(None))).one()
+    dead = session.exec(
+        select(Outbox).where(col(Outbox.dead_at).is_not(None)).order_by(col(Outbox.id).desc()).limit(100)
+    )
+    waiting = session.exec(
+        select(func.count())
+        .select_from(Outbox)
+        .where(col(Outbox.delivered_at).is_(None), col(Outbox.dead_at).is_(None))
+    ).one()
     return {
         "waiting": int(waiting),
-        "delivered": int(session.exec(select(func.count()).select_from(Outbox).where(col(Outbox.delivered_at).is_not(None))).one()),
-        "disabled": [{"name": e.name, "at": _iso(e.disabled_at), "because": e.disabled_because}
-                     for e in session.exec(select(Endpoint)) if e.disabled_at],
-        "dead": [{"id": r.id, "endpoint": r.endpoint, "type": r.payload.get("type", ""), "tries": r.tries,
-                  "at": _iso(r.dead_at), "answer": r.last_answer} for r in dead],
+        "delivered": int(
+            session.exec(select(func.count()).select_from(Outbox).where(col(Outbox.delivered_at).is_not(None))).one()
+        ),
+        "disabled": [
+            {"name": e.name, "at": _iso(e.disabled_at), "because": e.disabled_because}
+            for e in session.exec(select(Endpoint))
+            if e.disabled_at
+        ],
+        "dead": [
+            {
+                "id": r.id,
+                "endpoint": r.endpoint,
+                "type": r.payload.get("type", ""),
+                "tries": r.tries,
+                "at": _iso(r.dead_at),
+                "answer": r.last_answer,
+            }
+            for r in dead
+        ],
     }
 
 
 def _attempts(session: Session, found: Job) -> list[Json]:
-    query = select(Attempt, Machine).join(Machine, col(Machine.id) == col(Attempt.machine_id)).where(
-        Attempt.job_id == found.id).order_by(col(Attempt.n))
+    query = (
+        select(Attempt, Machine)
+        .join(Machine, col(Machine.id) == col(Attempt.machine_id))
+        .where(Attempt.job_id == found.id)
+        .order_by(col(Attempt.n))
+    )
     return [
-        {"attempt": a.n, "state": a.state, "phase": a.phase, "outcome": a.outcome,
-         "reason": _sentence(a.reason_code, a.reason_values), "started_at": _iso(a.started_at), "ended_at": _iso(a.ended_at),
-         "restored_step": a.restored_step, "step": a.step, "checkpoint_step": a.checkpoint_step, "run_s": a.run_s,
-         "lost_s": a.lost_s, "exit_code": a.exit_code, "log_chunks": a.status.get("log_chunks", 0),
-         "live": a.state != AttemptState.ENDED, "machine": _machine(m)}
+        {
+            "attempt": a.n,
+            "state": a.state,
+            "phase": a.phase,
+            "outcome": a.outcome,
+            "reason": _sentence(a.reason_code, a.reason_values),
+            "started_at": _iso(a.started_at),
+            "ended_at": _iso(a.ended_at),
+            "restored_step": a.restored_step,
+            "step": a.step,
+            "checkpoint_step": a.checkpoint_step,
+            "run_s": a.run_s,
+            "lost_s": a.lost_s,
+            "exit_code": a.exit_code,
+            "log_chunks": a.status.get("log_chunks", 0),
+            "live": a.state != AttemptState.ENDED,
+            "machine": _machine(m),
+        }
         for a, m in session.exec(query)
     ]
 
 
 def _machine(m: Machine) -> Json:
     return {
-        "id": m.id, "state": m.state, "cloud": m.cloud, "region": m.region, "zone": m.zone, "type": m.type,
-        "market": m.market, "gpu": m.gpu, "gpus": m.gpus, "provider_id": m.provider_id, "job": m.job_id,
-        "hourly_micro": m.hourly_micro, "on_demand_hourly_micro": m.on_demand_hourly_micro, "spent_micro": m.spent_micro,
-        "leased_micro": m.leased_micro, "lease_until": _iso(m.lease_until), "intended_at": _iso(m.intended_at),
-        "launched_at": _iso(m.launched_at), "heard_at": _iso(m.heard_at), "notice_at": _iso(m.notice_at),
-        "ended_at": _iso(m.ended_at), "reason": _sentence(m.reason_code, m.reason_values),
+        "id": m.id,
+        "state": m.state,
+        "cloud": m.cloud,
+        "region": m.region,
+        "zone": m.zone,
+        "type": m.type,
+        "market": m.market,
+        "gpu": m.gpu,
+        "gpus": m.gpus,
+        "provider_id": m.provider_id,
+        "job": m.job_id,
+        "hourly_micro": m.hourly_micro,
+        "on_demand_hourly_micro": m.on_demand_hourly_micro,
+        "spent_micro": m.spent_micro,
+        "leased_micro": m.leased_micro,
+        "lease_until": _iso(m.lease_until),
+        "intended_at": _iso(m.intended_at),
+        "launched_at": _iso(m.launched_at),
+        "heard_at": _iso(m.heard_at),
+        "notice_at": _iso(m.notice_at),
+        "ended_at": _iso(m.ended_at),
+        "reason": _sentence(m.reason_code, m.reason_values),
     }
 
 
@@ -223,8 +341,12 @@ def _decision(d: Decision) -> Json:
         return {k: v for k, v in choice.items() if k != "why"} | {"why": _sentence(code, values)}
 
     return {
-        "at": _iso(d.at), "winner": shown(d.winner), "runners_up": [shown(c) for c in d.runners_up],
-        "passed_over": [{"why": _sentence(code, values), "code": code, "offers": count} for code, values, count in d.passed_over],
+        "at": _iso(d.at),
+        "winner": shown(d.winner),
+        "runners_up": [shown(c) for c in d.runners_up],
+        "passed_over": [
+            {"why": _sentence(code, values), "code": code, "offers": count} for code, values, count in d.passed_over
+        ],
     }
 
 

@@ -1,5 +1,6 @@
 """The body of an alert: one versioned JSON form for every event (docs/alerts.md shows each)."""
 
+import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,11 +12,33 @@ from daemon.models import Event, Outbox
 
 VERSION = 1
 LARGEST = 20_000
-ALERTS = frozenset({
-    "budget.threshold", "budget.forecast", "budget.reached", "job.placed", "job.started", "job.resumed", "job.interrupted",
-    "job.lost", "job.held", "job.finished", "job.failed", "job.cancelled", "job.warning", "machine.leaked", "prices.stale",
-    "prices.quarantined", "source.down", "source.up", "file.rejected", "daemon.started", "daemon.stopped",
-})
+"""No body has more bytes, so that every receiver takes it."""
+_LONGEST_TEXT, _LONGEST_LOG, _LONGEST_VALUE = 3_000, 8_000, 1_000
+ALERTS = frozenset(
+    {
+        "budget.threshold",
+        "budget.forecast",
+        "budget.reached",
+        "job.placed",
+        "job.started",
+        "job.resumed",
+        "job.interrupted",
+        "job.lost",
+        "job.held",
+        "job.finished",
+        "job.failed",
+        "job.cancelled",
+        "job.warning",
+        "machine.leaked",
+        "prices.stale",
+        "prices.quarantined",
+        "source.down",
+        "source.up",
+        "file.rejected",
+        "daemon.started",
+        "daemon.stopped",
+    }
+)
 """Events that are told to people; the others are in the event table alone."""
 
 
@@ -39,7 +62,7 @@ def envelope(event: Event, install: str, currency: str = "USD") -> dict[str, Any
         "type": event.code,
         "at": event.at.isoformat(timespec="milliseconds"),
         "install": install,
-        "text": sentence(event.code, event.values, currency),
+        "text": shortened(sentence(event.code, event.values, currency), _LONGEST_TEXT),
         "job": event.job_id,
         "machine": event.machine_id,
         "attempt": event.attempt if event.attempt >= 0 else None,
@@ -53,6 +76,25 @@ def _readable(values: Mapping[str, Any], currency: str) -> dict[str, Any]:
     for name, value in values.items():
         if name.endswith("_micro") and isinstance(value, int):
             found[name.removesuffix("_micro")] = str(Money(value, currency))
-    if isinstance(found.get("log_tail"), str):
-        found["log_tail"] = found["log_tail"][-LARGEST // 2 :]
+    for name, value in found.items():
+        if isinstance(value, str):
+            most = _LONGEST_LOG if name == "log_tail" else _LONGEST_VALUE
+            found[name] = shortened(value, most, keep_end=name == "log_tail")
     return found
+
+
+def shortened(text: str, most: int, *, keep_end: bool = False) -> str:
+    """Return `text`, cut so that it takes at most `most` bytes in JSON: of a log the end counts, of a sentence the beginning."""
+    if _bytes(text) <= most:
+        return text
+    low, high = 0, len(text)
+    while low < high:  # the most characters that fit
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if _bytes(text[-middle:] if keep_end else text[:middle]) <= most - 3 else (low, middle - 1)
+        )
+    return f"…{text[len(text) - low :]}" if keep_end else f"{text[:low]}…"
+
+
+def _bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) - 2

@@ -12,29 +12,61 @@ from daemon.models import Event
 _AT = datetime(2026, 12, 1, 12, 59, 28, tzinfo=UTC)
 _JOB = {"job": "bert-squad", "spent_micro": 4_210_000, "needed_micro": 6_900_000, "command": "frugald why jk4m9q2ab"}
 _OFFER = {"offer": "aws/us-east-1c/g5.xlarge/spot"}
-_BUDGET = {"budget": "project:nlp/month", "spent_micro": 41_300_000, "leased_micro": 1_210_000, "cap_micro": 50_000_000,
-           "needed_micro": 6_900_000, "command": "frugald budget set project:nlp/month AMOUNT"}
+_BUDGET = {
+    "budget": "project:nlp/month",
+    "spent_micro": 41_300_000,
+    "leased_micro": 1_210_000,
+    "cap_micro": 50_000_000,
+    "needed_micro": 6_900_000,
+    "command": "frugald budget set project:nlp/month AMOUNT",
+}
 _VALUES: dict[str, Mapping[str, Any]] = {
     "budget.threshold": _BUDGET | {"percent": 80},
-    "budget.forecast": {"budget": "all/month", "forecast_micro": 372_000_000, "spent_micro": 141_000_000, "cap_micro": 300_000_000,
-                        "at": "2027-01-01T00:00+08:00", "command": "frugald budgets"},
+    "budget.forecast": {
+        "budget": "all/month",
+        "forecast_micro": 372_000_000,
+        "spent_micro": 141_000_000,
+        "cap_micro": 300_000_000,
+        "at": "2027-01-01T00:00+08:00",
+        "command": "frugald budgets",
+    },
     "budget.reached": _BUDGET | {"percent": 100, "spent_micro": 49_100_000, "leased_micro": 700_000},
-    "job.placed": _JOB | {"offer": "A10G spot in aws/us-east-1c", "market": "spot", "hourly_micro": 412_000, "on_demand_hourly_micro": 1_006_000},
+    "job.placed": _JOB
+    | {
+        "offer": "A10G spot in aws/us-east-1c",
+        "market": "spot",
+        "hourly_micro": 412_000,
+        "on_demand_hourly_micro": 1_006_000,
+    },
     "job.started": _JOB | _OFFER,
     "job.resumed": _JOB | _OFFER | {"step": 12_000, "lost_s": 41.0},
-    "job.interrupted": _JOB | _OFFER | {"step": 12_040, "in_s": 118.0, "why": "aws/us-east-1c/g5.xlarge/spot will be taken away in 1m58s"},
+    "job.interrupted": _JOB
+    | _OFFER
+    | {"step": 12_040, "in_s": 118.0, "why": "aws/us-east-1c/g5.xlarge/spot will be taken away in 1m58s"},
     "job.lost": _JOB | _OFFER,
-    "job.held": _JOB | {"why": "budget job:jk4m9q2ab/total is used up: $4.21 spent and $0.00 leased of $4.50; raise it with "
-                               "`frugald budget set job:jk4m9q2ab/total AMOUNT`",
-                        "command": "frugald budget set job:jk4m9q2ab/total AMOUNT"},
+    "job.held": _JOB
+    | {
+        "why": "budget job:jk4m9q2ab/total is used up: $4.21 spent and $0.00 leased of $4.50; raise it with "
+        "`frugald budget set job:jk4m9q2ab/total AMOUNT`",
+        "command": "frugald budget set job:jk4m9q2ab/total AMOUNT",
+    },
     "job.finished": _JOB | {"cost_micro": 11_020_000, "on_demand_micro": 29_400_000, "attempts": 3, "needed_micro": 0},
-    "job.failed": _JOB | {"exit_code": 1, "why": "the command ended with exit code 1", "command": "frugald logs jk4m9q2ab",
-                          "log_tail": "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\nKeyError: 'lr'"},
+    "job.failed": _JOB
+    | {
+        "exit_code": 1,
+        "why": "the command ended with exit code 1",
+        "command": "frugald logs jk4m9q2ab",
+        "log_tail": "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\nKeyError: 'lr'",
+    },
     "job.cancelled": _JOB | {"seconds_s": 12.0},
     "job.warning": _JOB | {"warning": "the script overwrites checkpoint.pth in place"},
     "machine.leaked": {"cloud": "aws", "machine_there": "i-0abc1234", "command": "frugald reap"},
     "prices.stale": {"source": "aws", "age_s": 1260.0, "why": "RequestLimitExceeded", "command": "frugald status"},
-    "prices.quarantined": {"source": "aws", "count": 2, "why": "aws/us-east-1a/p3.2xlarge/spot: spot at $3.20/h is not below on demand at $3.06/h"},
+    "prices.quarantined": {
+        "source": "aws",
+        "count": 2,
+        "why": "aws/us-east-1a/p3.2xlarge/spot: spot at $3.20/h is not below on demand at $3.06/h",
+    },
     "source.down": {"source": "aws", "why": "could not connect"},
     "source.up": {"source": "aws"},
     "file.rejected": {"file": "train.yaml", "why": "line 4: it is not UTF-8: save it again as UTF-8"},
@@ -47,7 +79,13 @@ def examples() -> dict[str, dict[str, Any]]:
     """Return the body of one alert of each kind."""
     return {
         code: envelope(
-            Event(id=number, at=_AT, code=code, job_id="jk4m9q2ab" if code.startswith("job.") else "", values=dict(_VALUES[code])),
+            Event(
+                id=number,
+                at=_AT,
+                code=code,
+                job_id="jk4m9q2ab" if code.startswith("job.") else "",
+                values=dict(_VALUES[code]),
+            ),
             "f7x2k9mpq",
         )
         for number, code in enumerate(sorted(ALERTS), 1)
@@ -58,7 +96,13 @@ def as_markdown() -> str:
     """Return the examples as the docs show them."""
     parts = []
     for code, body in examples().items():
-        parts += [f"### {code}\n", f"> {body['text']}\n", "```json", json.dumps(body, indent=2, ensure_ascii=False), "```\n"]
+        parts += [
+            f"### {code}\n",
+            f"> {body['text']}\n",
+            "```json",
+            json.dumps(body, indent=2, ensure_ascii=False),
+            "```\n",
+        ]
     return "\n".join(parts)
 
 

@@ -3,20 +3,27 @@
 import smtplib
 import ssl
 from collections.abc import Sequence
+from datetime import datetime
 from email.message import EmailMessage
+from email.utils import format_datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from config.settings import AlertSettings
+from daemon.alerts.addresses import address_of
 
 _TIMEOUT_S = 15.0
 
 
 def send_mail(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]]) -> str:
-    """Send one mail with all messages; returns the server's answer. Raises OSError (SMTPException is one), ValueError."""
+    """Send one mail with all messages; returns the server's answer.
+
+    Raises Forbidden for a server inside, ValueError for wrong settings, OSError (SMTPException is one) for everything else.
+    """
     where = urlsplit(endpoint.url)
     if where.scheme not in {"smtp", "smtps"} or not where.hostname:
         raise ValueError(f"{endpoint.url} is no mail server: write smtp://host:port or smtps://user@host:port")
+    address_of(where.hostname, where.port or 0, allow_private=endpoint.allow_private)
     with _connect(where.scheme, where.hostname, where.port, private=endpoint.allow_private) as server:
         if where.username and endpoint.secret:
             server.login(unquote(where.username), endpoint.secret.get_secret_value())
@@ -42,6 +49,7 @@ def _message(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]]) -> Email
     message["To"] = ", ".join(endpoint.to)
     more = f" and {len(bodies) - 1} more" if len(bodies) > 1 else ""
     message["Subject"] = " ".join(f"[frugald] {bodies[0]['text']}{more}".split())[:200]
+    message["Date"] = format_datetime(datetime.fromisoformat(bodies[0]["at"]))
     message["Message-ID"] = f"<{bodies[0]['id']}@frugald>"
     parts = []
     for body in bodies:

@@ -3,7 +3,7 @@
 import base64
 import hmac
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -14,15 +14,23 @@ from urllib.parse import quote_plus
 from config.settings import AlertSettings
 from daemon.alerts import signing
 from daemon.alerts.addresses import Forbidden, checked_address
+from daemon.alerts.envelope import shortened
 from daemon.alerts.mail import send_mail
 from daemon.http import NoAnswer, Reply, post
 
 DIGEST_KINDS = frozenset({"slack", "dingtalk", "feishu", "wecom", "email"})
 """Kinds that get several waiting messages as one, since they allow few a minute."""
-PACE = {"dingtalk": timedelta(seconds=3), "wecom": timedelta(seconds=3), "feishu": timedelta(seconds=1), "slack": timedelta(seconds=1)}
+PACE = {
+    "dingtalk": timedelta(seconds=3),
+    "wecom": timedelta(seconds=3),
+    "feishu": timedelta(seconds=1),
+    "slack": timedelta(seconds=1),
+}
 """The least time between two messages: 20 a minute for DingTalk and WeCom, 100 for Feishu, one a second for Slack."""
+_LEAST_LOG = 80  # bytes: less of a log says nothing
 _JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "frugald"}
-_LONGEST_CHAT = 3_500
+_LONGEST_CHAT = 8_000  # bytes; Feishu's and DingTalk's limit is 20 kB for all of the request
+_LONGEST_WECOM = 2_048  # bytes, WeCom's own limit for a text message
 
 
 @dataclass(frozen=True)
@@ -47,55 +55,84 @@ def send(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetim
         return Outcome(delivered=False, answer=str(error)[:300] or type(error).__name__)
 
 
-def _webhook(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime) -> tuple[str, bytes, dict[str, str]]:
-    body = json.dumps(bodies[0], ensure_ascii=False).encode()
+def _webhook(
+    endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime
+) -> tuple[str, bytes, dict[str, str]]:
+    body = _json(bodies[0])
     secrets = [s.get_secret_value() for s in (endpoint.secret, endpoint.old_secret) if s]
     return endpoint.url, body, _JSON | signing.headers(bodies[0]["id"], now, body, secrets)
 
 
-def _slack(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], _now: datetime) -> tuple[str, bytes, dict[str, str]]:
-    return endpoint.url, json.dumps({"text": _text(bodies)}).encode(), _JSON
+def _slack(
+    endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], _now: datetime
+) -> tuple[str, bytes, dict[str, str]]:
+    """The three characters that Slack reads as its own are escaped: a job's name must not call everybody in the channel."""
+    text = _text(bodies).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return endpoint.url, _json({"text": text}), _JSON
 
 
-def _dingtalk(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime) -> tuple[str, bytes, dict[str, str]]:
-    """`timestamp` and `sign` in the query: base64 of HMAC-SHA256 over "timestamp\\nsecret" (DingTalk, custom robot security)."""
+def _dingtalk(
+    endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime
+) -> tuple[str, bytes, dict[str, str]]:
+    r"""`timestamp` and `sign` in the query: base64 of HMAC-SHA256 over "timestamp\nsecret" (DingTalk, custom robot security)."""
     url = endpoint.url
     if endpoint.secret:
         stamp, secret = str(int(now.timestamp() * 1000)), endpoint.secret.get_secret_value()
         signed = hmac.digest(secret.encode(), f"{stamp}\n{secret}".encode(), sha256)
         url += f"{'&' if '?' in url else '?'}timestamp={stamp}&sign={quote_plus(base64.b64encode(signed))}"
-    return url, json.dumps({"msgtype": "text", "text": {"content": _text(bodies)}}).encode(), _JSON
+    return url, _json({"msgtype": "text", "text": {"content": _text(bodies)}}), _JSON
 
 
-def _feishu(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime) -> tuple[str, bytes, dict[str, str]]:
-    """`timestamp` and `sign` in the body: HMAC-SHA256 of nothing with the key "timestamp\\nsecret" (Feishu, custom bot guide)."""
-    message: dict[str, Any] = {"msg_type": "text", "content": {"text": _text(bodies)}}
+def _feishu(
+    endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], now: datetime
+) -> tuple[str, bytes, dict[str, str]]:
+    r"""`timestamp` and `sign` in the body: HMAC-SHA256 of nothing with the key "timestamp\nsecret" (Feishu, custom bot guide)."""
+    text = _text(bodies).replace("<at", "< at")  # would call people
+    message: dict[str, Any] = {"msg_type": "text", "content": {"text": text}}
     if endpoint.secret:
         stamp = str(int(now.timestamp()))
         key = f"{stamp}\n{endpoint.secret.get_secret_value()}".encode()
         message |= {"timestamp": stamp, "sign": base64.b64encode(hmac.digest(key, b"", sha256)).decode()}
-    return endpoint.url, json.dumps(message).encode(), _JSON
+    return endpoint.url, _json(message), _JSON
 
 
-def _wecom(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], _now: datetime) -> tuple[str, bytes, dict[str, str]]:
-    text = _text(bodies).encode()[:2048].decode("utf-8", "ignore")  # WeCom's own limit for a text message
-    return endpoint.url, json.dumps({"msgtype": "text", "text": {"content": text}}).encode(), _JSON
+def _wecom(
+    endpoint: AlertSettings, bodies: Sequence[dict[str, Any]], _now: datetime
+) -> tuple[str, bytes, dict[str, str]]:
+    return endpoint.url, _json({"msgtype": "text", "text": {"content": _text(bodies, _LONGEST_WECOM)}}), _JSON
 
 
 _FORMS: dict[str, Callable[[AlertSettings, Sequence[dict[str, Any]], datetime], tuple[str, bytes, dict[str, str]]]] = {
-    "webhook": _webhook, "slack": _slack, "dingtalk": _dingtalk, "feishu": _feishu, "wecom": _wecom,
+    "webhook": _webhook,
+    "slack": _slack,
+    "dingtalk": _dingtalk,
+    "feishu": _feishu,
+    "wecom": _wecom,
 }
 
 
-def _text(bodies: Sequence[dict[str, Any]]) -> str:
-    lines = []
-    for body in bodies:
-        lines.append(f"[frugald] {body['text']}")
-        if body["data"].get("command"):
-            lines.append(f"  {body['data']['command']}")
-        if body["data"].get("log_tail"):
-            lines.append(str(body["data"]["log_tail"]))
-    return "\n".join(lines)[:_LONGEST_CHAT]
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(
+        "utf-8", "replace"
+    )  # not escaped: a limit in bytes means the characters
+
+
+def _text(bodies: Sequence[dict[str, Any]], most: int = _LONGEST_CHAT) -> str:
+    """Return all messages as one text of at most `most` bytes, of which each has its share: none is left out."""
+    return "\n".join(_part(body, most // len(bodies) - 1) for body in bodies)
+
+
+def _part(body: Mapping[str, Any], most: int) -> str:
+    command = str(body["data"].get("command") or "")
+    after = f"\n  {command}" if command and command not in body["text"] else ""
+    text = shortened(_printable(f"[frugald] {body['text']}"), max(most - len(after.encode()), 0)) + after
+    log = _printable(str(body["data"].get("log_tail") or ""))
+    room = most - len(text.encode()) - 1
+    return f"{text}\n{shortened(log, room, keep_end=True)}" if log and room > _LEAST_LOG else text
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text.replace("\r", "\n") if c >= " " or c in "\n\t").encode("utf-8", "replace").decode()
 
 
 def _judge(kind: str, reply: Reply, now: datetime) -> Outcome:
@@ -124,7 +161,7 @@ def _said_yes(kind: str, body: bytes) -> bool:
 
 def _retry_after(reply: Reply, now: datetime) -> timedelta | None:
     value = {k.lower(): v for k, v in reply.headers.items()}.get("retry-after", "").strip()
-    if value.isdigit():
+    if value.isascii() and value.isdigit():
         return timedelta(seconds=min(int(value), 10**6))
     try:
         at = parsedate_to_datetime(value) if value else None

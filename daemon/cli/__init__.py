@@ -66,9 +66,15 @@ def _say_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> 
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, help="Say the version.", callback=_say_version)
-@click.option("--socket", envvar="FRUGALD_SOCKET", default="", help="Where the daemon listens (default: from the settings).")
-@click.option("--config", envvar="FRUGALD_CONFIG", default="", help="The settings file (default: ./frugald.toml, /etc/frugald/).")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, help="Say the version.", callback=_say_version
+)
+@click.option(
+    "--socket", envvar="FRUGALD_SOCKET", default="", help="Where the daemon listens (default: from the settings)."
+)
+@click.option(
+    "--config", envvar="FRUGALD_CONFIG", default="", help="The settings file (default: ./frugald.toml, /etc/frugald/)."
+)
 @click.pass_context
 def main_group(ctx: click.Context, socket: str, config: str) -> None:
     """Run GPU jobs at the lowest expected cost, survive spot interruptions, never pass a budget."""

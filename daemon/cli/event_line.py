@@ -8,9 +8,18 @@ import click
 from daemon.cli.table import clean
 
 _COLOURS = {
-    "job.interrupted": "yellow", "job.lost": "yellow", "job.held": "yellow", "job.resumed": "green", "job.finished": "green",
-    "job.failed": "red", "budget.threshold": "yellow", "budget.reached": "red", "machine.leaked": "red", "file.rejected": "red",
-    "source.down": "red", "job.placed": "cyan",
+    "job.interrupted": "yellow",
+    "job.lost": "yellow",
+    "job.held": "yellow",
+    "job.resumed": "green",
+    "job.finished": "green",
+    "job.failed": "red",
+    "budget.threshold": "yellow",
+    "budget.reached": "red",
+    "machine.leaked": "red",
+    "file.rejected": "red",
+    "source.down": "red",
+    "job.placed": "cyan",
 }
 
 

@@ -38,7 +38,11 @@ def _print(client: Client, name: str, attempt: int, *, follow: bool, as_json: bo
         elif part.content:
             click.echo(part.content, nl=False)
         more, over = int(part.headers["x-attempts"]) > attempt + 1, part.headers["x-job-state"] in _OVER
-        if not part.content and (more or over or not follow) and (part.headers["x-attempt-over"] == "true" or not follow or over):
+        if (
+            not part.content
+            and (more or over or not follow)
+            and (part.headers["x-attempt-over"] == "true" or not follow or over)
+        ):
             return more
         if not part.content:
             clock.wait(threading.Event(), 1.0)

@@ -28,7 +28,9 @@ def serve(ctx: click.Context) -> None:
 
 
 @click.command()
-@click.option("--folder", type=click.Path(path_type=Path), default=None, help="Where to work (default: a new temporary folder).")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=None, help="Where to work (default: a new temporary folder)."
+)
 @click.option("--keep", is_flag=True, help="Keep the folder afterwards.")
 def demo(folder: Path | None, keep: bool) -> None:
     """See two real training jobs run: one interrupted and resumed, one stopped below its cap and raised."""
@@ -46,7 +48,10 @@ def reap(ctx: click.Context, end: bool, as_json: bool) -> None:
     from daemon.reap import sweep
 
     found = sweep(load(ctx), end=end)
-    text = "\n".join(f"{m['cloud']}  {m['machine']}  {'ended' if m['ended'] else 'found'}" for m in found) or "no machine without an owner"
+    text = (
+        "\n".join(f"{m['cloud']}  {m['machine']}  {'ended' if m['ended'] else 'found'}" for m in found)
+        or "no machine without an owner"
+    )
     show(found, text, as_json=as_json)
 
 

@@ -20,7 +20,14 @@ def jobs(ctx: click.Context, everything: bool, limit: int, as_json: bool) -> Non
     with daemon(ctx) as client:
         found = client.get("/jobs", everything=everything, limit=limit)
     rows = [
-        (j["id"], j["name"], j["state"], _progress(j), f"{money(j['cost_micro'])} / {money(j['budget_micro'])}", j["reason"])
+        (
+            j["id"],
+            j["name"],
+            j["state"],
+            _progress(j),
+            f"{money(j['cost_micro'])} / {money(j['budget_micro'])}",
+            j["reason"],
+        )
         for j in found
     ]
     show(found, table(("id", "name", "state", "step", "so far / cap", "why"), rows, right=("step",)), as_json=as_json)
@@ -41,11 +48,21 @@ def job(ctx: click.Context, name: str, as_json: bool) -> None:
         f"cost {money(found['cost_micro'])}, on demand {money(found['on_demand_micro'])}, cap {money(found['budget_micro'])}",
     ]
     rows = [
-        (str(r["attempt"]), r["outcome"] or r["state"], f"{r['machine']['gpu']} {r['machine']['market']} {r['machine']['zone']}",
-         str(r["restored_step"]), str(r["step"]), lasting(r["run_s"]), lasting(r["lost_s"]), money(r["machine"]["spent_micro"]))
+        (
+            str(r["attempt"]),
+            r["outcome"] or r["state"],
+            f"{r['machine']['gpu']} {r['machine']['market']} {r['machine']['zone']}",
+            str(r["restored_step"]),
+            str(r["step"]),
+            lasting(r["run_s"]),
+            lasting(r["lost_s"]),
+            money(r["machine"]["spent_micro"]),
+        )
         for r in found["runs"]
     ]
-    body = table(("attempt", "outcome", "machine", "from", "to", "ran", "lost", "cost"), rows, right=("from", "to", "cost"))
+    body = table(
+        ("attempt", "outcome", "machine", "from", "to", "ran", "lost", "cost"), rows, right=("from", "to", "cost")
+    )
     happened = "\n".join(line(e) for e in found["events"])
     show(found, "\n".join([*head, "", body, "", happened]), as_json=as_json)
 
@@ -87,11 +104,22 @@ def offers(ctx: click.Context, gpu: str, market: str | None, limit: int, as_json
     with daemon(ctx) as client:
         found = client.get("/offers", gpu=gpu, market=market or "", limit=limit)
     rows = [
-        (f"{o['cloud']}/{o['zone']}", o["type"], f"{o['gpus']:g} x {o['gpu']}", print_memory(o["gpu_memory"]), o["market"],
-         f"{money(o['hourly_micro'])}/h", "-" if o["free"] is None else str(o["free"]))
+        (
+            f"{o['cloud']}/{o['zone']}",
+            o["type"],
+            f"{o['gpus']:g} x {o['gpu']}",
+            print_memory(o["gpu_memory"]),
+            o["market"],
+            f"{money(o['hourly_micro'])}/h",
+            "-" if o["free"] is None else str(o["free"]),
+        )
         for o in found
     ]
-    show(found, table(("place", "type", "gpu", "memory", "market", "price", "free"), rows, right=("memory", "price", "free")), as_json=as_json)
+    show(
+        found,
+        table(("place", "type", "gpu", "memory", "market", "price", "free"), rows, right=("memory", "price", "free")),
+        as_json=as_json,
+    )
 
 
 @click.command()
@@ -103,8 +131,17 @@ def machines(ctx: click.Context, everything: bool, as_json: bool) -> None:
     with daemon(ctx) as client:
         found = client.get("/machines", everything=everything)
     rows = [
-        (m["id"], m["state"], f"{m['cloud']}/{m['zone']}", f"{m['gpus']:g} x {m['gpu']}", m["market"], f"{money(m['hourly_micro'])}/h",
-         money(m["spent_micro"]), money(m["leased_micro"]), when(m["lease_until"]))
+        (
+            m["id"],
+            m["state"],
+            f"{m['cloud']}/{m['zone']}",
+            f"{m['gpus']:g} x {m['gpu']}",
+            m["market"],
+            f"{money(m['hourly_micro'])}/h",
+            money(m["spent_micro"]),
+            money(m["leased_micro"]),
+            when(m["lease_until"]),
+        )
         for m in found
     ]
     head = ("id", "state", "place", "gpu", "market", "price", "spent", "leased", "until")
@@ -128,7 +165,9 @@ def events(ctx: click.Context, everything: bool, follow: bool, limit: int, as_js
         while True:
             for event in client.get("/events", after=last, everything=everything, limit=limit):
                 last = max(last, event["id"])
-                click.echo(json.dumps(event, ensure_ascii=False) if as_json else line(event, colour=sys.stdout.isatty()))
+                click.echo(
+                    json.dumps(event, ensure_ascii=False) if as_json else line(event, colour=sys.stdout.isatty())
+                )
             if not follow:
                 return
             clock.wait(threading.Event(), 1.0)
@@ -146,8 +185,11 @@ def status(ctx: click.Context, as_json: bool) -> None:
         "jobs: " + (", ".join(f"{n} {state}" for state, n in sorted(found["jobs"].items())) or "none"),
         f"machines: {found['machines']} at {money(found['hourly_micro'])}/h; if the daemon died now: {money(found['worst_micro'])} at worst"
         + (f", the last until {when(found['worst_until'])}" if found["machines"] else ""),
-        *(f"source {s['name']}: {s['offers']} offers, last answer {when(s['ok_at'])}" + (f", failing: {s['reason']}" if s["reason"] else "")
-          for s in found["sources"]),
+        *(
+            f"source {s['name']}: {s['offers']} offers, last answer {when(s['ok_at'])}"
+            + (f", failing: {s['reason']}" if s["reason"] else "")
+            for s in found["sources"]
+        ),
     ]
     show(found, "\n".join(parts), as_json=as_json)
 
@@ -159,7 +201,9 @@ def alerts(ctx: click.Context, as_json: bool) -> None:
     """Show alerts that nobody took, and places that were switched off."""
     with daemon(ctx) as client:
         found = client.get("/alerts")
-    rows = [(str(r["id"]), r["endpoint"], r["type"], str(r["tries"]), when(r["at"]), r["answer"]) for r in found["dead"]]
+    rows = [
+        (str(r["id"]), r["endpoint"], r["type"], str(r["tries"]), when(r["at"]), r["answer"]) for r in found["dead"]
+    ]
     parts = [f"{found['delivered']} delivered, {found['waiting']} waiting"]
     parts += [f"{e['name']} is switched off since {when(e['at'])}: {e['because']}" for e in found["disabled"]]
     parts += [table(("id", "to", "event", "tries", "given up", "last answer"), rows)] if rows else []

@@ -17,7 +17,9 @@ _WAIT_S = 30.0
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Show the three best offers, the cost, and each budget afterwards; rent nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the three best offers, the cost, and each budget afterwards; rent nothing."
+)
 @click.option("--wait", is_flag=True, help="Wait for the job's end; exit code 3 when it failed.")
 @as_json
 @click.pass_context
@@ -25,7 +27,14 @@ def submit(ctx: click.Context, path: Path, dry_run: bool, wait: bool, as_json: b
     """Put PATH (a job file, a folder or archive that holds one) into the drop folder."""
     with daemon(ctx) as client:
         if dry_run:
-            answer = client.post("/dry-run", {"text": _job_file(path).read_text("utf-8"), "filename": _job_file(path).name, "user": getpass.getuser()})
+            answer = client.post(
+                "/dry-run",
+                {
+                    "text": _job_file(path).read_text("utf-8"),
+                    "filename": _job_file(path).name,
+                    "user": getpass.getuser(),
+                },
+            )
             show(answer, _forecast(answer), as_json=as_json)
             return
         job = _drop(client, path)
@@ -33,7 +42,9 @@ def submit(ctx: click.Context, path: Path, dry_run: bool, wait: bool, as_json: b
             job = _end(client, job["id"])
         show(job, f"{job['name']}  {job['id']}  {job['state']}: {job['reason']}", as_json=as_json)
     if wait and job["state"] != "succeeded":
-        raise Stop(JOB_FAILED, "job_failed", f"{job['name']} is {job['state']}: {job['reason']}", f"frugald logs {job['id']}")
+        raise Stop(
+            JOB_FAILED, "job_failed", f"{job['name']} is {job['state']}: {job['reason']}", f"frugald logs {job['id']}"
+        )
 
 
 def _job_file(path: Path) -> Path:
@@ -64,11 +75,20 @@ def _drop(client: Client, path: Path) -> dict[str, Any]:
         new = [job for job in client.get("/jobs", limit=100) if job["id"] not in before]
         if new:
             return dict(new[0])
-        refused = [e for e in client.get("/events", after=last) if e["code"] == "file.rejected" and e["values"]["file"] == dropped.name]
+        refused = [
+            e
+            for e in client.get("/events", after=last)
+            if e["code"] == "file.rejected" and e["values"]["file"] == dropped.name
+        ]
         if refused:
             raise Stop(USAGE, "rejected", refused[0]["values"]["why"], "correct the file and submit it again")
         _pause(clock)
-    raise Stop(FAILED, "not_taken", f"{dropped.name} lies in {folder} and has not been taken yet, or is the same as an open job", "`frugald jobs` shows open jobs")
+    raise Stop(
+        FAILED,
+        "not_taken",
+        f"{dropped.name} lies in {folder} and has not been taken yet, or is the same as an open job",
+        "`frugald jobs` shows open jobs",
+    )
 
 
 def _end(client: Client, job_id: str) -> dict[str, Any]:
@@ -90,15 +110,36 @@ def _forecast(answer: dict[str, Any]) -> str:
     if not answer.get("offers"):
         return f"It would wait: {answer.get('why') or answer['message']}"
     rows = [
-        (f"{o['cloud']}/{o['zone']}", o["type"], f"{o['gpus']:g} x {o['gpu']}", o["market"], f"{money(o['hourly_micro'])}/h", money(o["expected_micro"]))
+        (
+            f"{o['cloud']}/{o['zone']}",
+            o["type"],
+            f"{o['gpus']:g} x {o['gpu']}",
+            o["market"],
+            f"{money(o['hourly_micro'])}/h",
+            money(o["expected_micro"]),
+        )
         for o in answer["offers"]
     ]
     parts = [table(("place", "type", "gpu", "market", "price", "expected"), rows, right=("price", "expected"))]
-    parts.append(f"\nfirst lease {money(answer['first_lease_micro'])}, expected {money(answer['expected_micro'])}, at worst {money(answer['worst_micro'])}")
+    parts.append(
+        f"\nfirst lease {money(answer['first_lease_micro'])}, expected {money(answer['expected_micro'])}, at worst {money(answer['worst_micro'])}"
+    )
     if answer["budgets"]:
-        parts.append("\n" + table(
-            ("budget", "spent", "leased", "cap", "left with this"),
-            [(b["id"], money(b["spent_micro"]), money(b["leased_micro"]), money(b["cap_micro"]), money(b["left_micro"])) for b in answer["budgets"]],
-            right=("spent", "leased", "cap", "left with this"),
-        ))
+        parts.append(
+            "\n"
+            + table(
+                ("budget", "spent", "leased", "cap", "left with this"),
+                [
+                    (
+                        b["id"],
+                        money(b["spent_micro"]),
+                        money(b["leased_micro"]),
+                        money(b["cap_micro"]),
+                        money(b["left_micro"]),
+                    )
+                    for b in answer["budgets"]
+                ],
+                right=("spent", "leased", "cap", "left with this"),
+            )
+        )
     return "\n".join([*parts, "\nNothing was rented."])

@@ -10,7 +10,9 @@ WIDEST = 100
 _GAP = "  "
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), widest: int = WIDEST) -> str:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), widest: int = WIDEST
+) -> str:
     """Return rows under a head, aligned; the widest text columns are cut with `…` until a line fits."""
     if not rows:
         return "none"

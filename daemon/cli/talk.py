@@ -23,7 +23,9 @@ def daemon(ctx: click.Context) -> Iterator[Client]:
     try:
         yield client
     except Unreachable as error:
-        raise Stop(UNREACHABLE, "unreachable", str(error), "start it with `frugald serve`, or name its socket with --socket") from error
+        raise Stop(
+            UNREACHABLE, "unreachable", str(error), "start it with `frugald serve`, or name its socket with --socket"
+        ) from error
     except Refused as error:
         raise Stop(_EXIT.get(error.status, FAILED), error.code, str(error), error.following) from error
     finally:

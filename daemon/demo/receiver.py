@@ -8,6 +8,8 @@ from typing import Any
 
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+_LARGEST = 1024 * 1024
+
 
 @dataclass(frozen=True)
 class Received:
@@ -68,7 +70,8 @@ class Receiver:
             return self._arrived.wait_for(lambda: len(self.received) >= count, seconds)
 
     def _take(self, request: BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(int(request.headers.get("Content-Length", "0")))
+        length = request.headers.get("Content-Length", "0")
+        body = request.rfile.read(min(int(length), _LARGEST) if length.isdecimal() else 0)
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = request.path.lstrip("/").split("?")[0]
         with self._arrived:
@@ -89,6 +92,6 @@ class Receiver:
             return False
         try:
             Webhook(secret).verify(body, headers)
-        except WebhookVerificationError:
+        except (WebhookVerificationError, ValueError):  # ValueError: a body or a header that is none
             return False
         return True

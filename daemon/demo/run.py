@@ -115,10 +115,15 @@ class Demo:
         far = job["total_steps"] > 0 and job["step"] >= INTERRUPT_AT * job["total_steps"]
         if self._interrupted or job["name"] != self.jobs[0] or job["state"] != "running" or not far:
             return
-        machine = next((m for m in self._ask(lambda s: views.machines(s)) if m["job"] == job["id"] and m["state"] == "running"), None)
+        machine = next(
+            (m for m in self._ask(lambda s: views.machines(s)) if m["job"] == job["id"] and m["state"] == "running"),
+            None,
+        )
         if machine:
             self._interrupted = True
-            self.say(f"          the sandbox takes {machine['gpu']} in {machine['zone']} back, {NOTICE.seconds} s from now")
+            self.say(
+                f"          the sandbox takes {machine['gpu']} in {machine['zone']} back, {NOTICE.seconds} s from now"
+            )
             self._cloud().interrupt(machine["provider_id"], NOTICE)
 
     def _raise_cap(self, job: dict[str, Any]) -> None:
@@ -131,7 +136,9 @@ class Demo:
         self.say(f"          $ frugald {' '.join(words[:-1])} '{RAISED_TO}'")
         done = subprocess.run(
             [sys.executable, "-P", "-m", "daemon.cli", "--config", str(self.config), *words],
-            check=False, capture_output=True, text=True,
+            check=False,
+            capture_output=True,
+            text=True,
         )
         self.say(f"          {(done.stdout or done.stderr).strip()}")
         if done.returncode:

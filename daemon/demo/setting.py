@@ -69,7 +69,11 @@ class DaemonProcess:
         environment = os.environ | {"FRUGALD_CONFIG": str(self.config)}
         with (self.config.parent / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command or self.command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                command or self.command,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
 

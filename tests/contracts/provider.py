@@ -221,7 +221,9 @@ class CloudContract(ProviderContract):
         world.until(gone)
         assert seen == []
 
-    def test_extending_a_dead_machine_is_refused_where_there_is_a_release_timer_and_else_does_nothing(self, world: CloudWorld) -> None:
+    def test_extending_a_dead_machine_is_refused_where_there_is_a_release_timer_and_else_does_nothing(
+        self, world: CloudWorld
+    ) -> None:
         machine = world.provider.launch(world.request("one"))
         world.provider.terminate(machine.id)
         gone = world.until_condition("one", Condition.GONE)

@@ -47,8 +47,11 @@ class FakeSource:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.hourly: dict[tuple[str, Market], int] = {
-            ("zone-a", Market.SPOT): 400_000, ("zone-b", Market.SPOT): 500_000, ("zone-c", Market.SPOT): 600_000,
-            ("zone-a", Market.ON_DEMAND): 1_500_000, ("zone-b", Market.ON_DEMAND): 1_600_000,
+            ("zone-a", Market.SPOT): 400_000,
+            ("zone-b", Market.SPOT): 500_000,
+            ("zone-c", Market.SPOT): 600_000,
+            ("zone-a", Market.ON_DEMAND): 1_500_000,
+            ("zone-b", Market.ON_DEMAND): 1_600_000,
         }
         self.quota: list[Quota] = []
         self.broken: Exception | None = None
@@ -58,9 +61,20 @@ class FakeSource:
             raise self.broken
         ceiling = max(self.hourly.values())
         return [
-            Offer(pool=Pool("fake", "region", zone, "gpu.small", market), gpu="T4", gpus=1, gpu_memory=14 * GIB, vcpus=4,
-                  memory=16 * GIB, hourly_micro=price, ceiling_micro=price if market is Market.ON_DEMAND else ceiling, as_of=now,
-                  family="gpu", boot=timedelta(seconds=30), notice=timedelta(minutes=2))
+            Offer(
+                pool=Pool("fake", "region", zone, "gpu.small", market),
+                gpu="T4",
+                gpus=1,
+                gpu_memory=14 * GIB,
+                vcpus=4,
+                memory=16 * GIB,
+                hourly_micro=price,
+                ceiling_micro=price if market is Market.ON_DEMAND else ceiling,
+                as_of=now,
+                family="gpu",
+                boot=timedelta(seconds=30),
+                notice=timedelta(minutes=2),
+            )
             for (zone, market), price in self.hourly.items()
         ]
 
@@ -71,11 +85,19 @@ class FakeSource:
 class House:
     """Everything; `run(seconds)` lets time pass in steps of one tick."""
 
-    def __init__(self, folder: Path, *, tick_s: float = 5, settings: dict[str, Any] | None = None, **cloud: Any) -> None:
+    def __init__(
+        self, folder: Path, *, tick_s: float = 5, settings: dict[str, Any] | None = None, **cloud: Any
+    ) -> None:
         self.folder = folder
         self.tick_s = tick_s
-        self.settings = Settings.model_validate({"state_dir": str(folder), "charge_every": "10s", "lease": {
-            "length": "5m", "longest": "20m", "shortest": "1m", "boot": "5m", "end": "30s"}} | (settings or {}))
+        self.settings = Settings.model_validate(
+            {
+                "state_dir": str(folder),
+                "charge_every": "10s",
+                "lease": {"length": "5m", "longest": "20m", "shortest": "1m", "boot": "5m", "end": "30s"},
+            }
+            | (settings or {})
+        )
         self.clock = FakeClock()
         self.store = MemoryStore()
         self.account = FakeAccount()
@@ -91,17 +113,30 @@ class House:
         self.control = Control()
         self.faults: list[Exception] = []
         self.world = World(
-            settings=self.settings, clock=self.clock, rng=self.seed, ids=Ids(self.seed), database=self.database,
-            journal=Journal(), store=self.store, calls=InlineCalls(self.control.post), providers={"fake": self.cloud},
-            sources=(self.source,), bundle=("agents/x.pyz", "0" * 64),
+            settings=self.settings,
+            clock=self.clock,
+            rng=self.seed,
+            ids=Ids(self.seed),
+            database=self.database,
+            journal=Journal(),
+            store=self.store,
+            calls=InlineCalls(self.control.post),
+            providers={"fake": self.cloud},
+            sources=(self.source,),
+            bundle=("agents/x.pyz", "0" * 64),
         )
         self.world.on_failure = lambda what, error: self.faults.append(error)
         self.control.on_failure = lambda name, error: self.faults.append(error)
         self.prices = Prices(self.world)
         self.carry_out = CarryOut(self.world)
         self.loops = [
-            self.prices, Reports(self.world), Listings(self.world), Handover(self.world),
-            Decisions(self.world, self.prices), self.carry_out, Accounts(self.world),
+            self.prices,
+            Reports(self.world),
+            Listings(self.world),
+            Handover(self.world),
+            Decisions(self.world, self.prices),
+            self.carry_out,
+            Accounts(self.world),
         ]
         self.carry_out.adopt(self.clock.now())
 
@@ -130,16 +165,29 @@ class House:
             self.tick()
         raise AssertionError(f"{job} is {self.job(job).state} ({self.job(job).reason_code}), not {states}")
 
-    def submit(self, name: str, text: str = JOB, *, user: str = "wei", project: str = "vision", work_s: float = 600) -> str:
+    def submit(
+        self, name: str, text: str = JOB, *, user: str = "wei", project: str = "vision", work_s: float = 600
+    ) -> str:
         """Queue one job and return its id."""
         spec = read_job(text.encode(), f"{name}.yaml")[0]
         now = self.clock.now()
         job_id = self.world.ids.new("j")
         with self.database.write() as session:
-            session.add(Job(
-                id=job_id, name=spec.name, user=user, project=spec.project or project, state=JobState.QUEUED, state_since=now,
-                spec=spec.to_json(), content_key=job_id, submitted_at=now, priority=spec.priority, not_before=spec.not_before,
-            ))
+            session.add(
+                Job(
+                    id=job_id,
+                    name=spec.name,
+                    user=user,
+                    project=spec.project or project,
+                    state=JobState.QUEUED,
+                    state_since=now,
+                    spec=spec.to_json(),
+                    content_key=job_id,
+                    submitted_at=now,
+                    priority=spec.priority,
+                    not_before=spec.not_before,
+                )
+            )
             if spec.cap:
                 set_budget(self.world, session, "job", job_id, "total", spec.cap.micro, spec.at_cap, now)
         self.agents.work_s[job_id] = work_s
@@ -192,5 +240,3 @@ class House:
 
     def caps(self) -> list[Budget]:
         return self.all(Budget)
-
-

@@ -17,7 +17,9 @@ NEW_YORK = ZoneInfo("America/New_York")
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 EVERYTHING = scopes("j1", "vision", "wei", "aws")
 
-moments = st.datetimes(datetime(2025, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC))
+moments = st.integers(0, 3 * 365 * 86_400 * 10**6).map(
+    lambda us: datetime(2025, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
+)
 zones = st.sampled_from([UTC_ZONE, SHANGHAI, NEW_YORK, ZoneInfo("Asia/Kolkata"), ZoneInfo("Australia/Lord_Howe")])
 periods = st.sampled_from(["hour", "day", "week", "month", "total"])
 

@@ -117,7 +117,7 @@ def test_the_metronome_ticks_for_every_loop_at_once_and_again() -> None:
         if min(ticks.values()) >= 2:
             enough.set()
 
-    metronome = Metronome({"a": timedelta(seconds=0.05), "b": timedelta(seconds=0.05)}, due, lambda: datetime.now(UTC))  # noqa: TID251, DTZ005
+    metronome = Metronome({"a": timedelta(seconds=0.05), "b": timedelta(seconds=0.05)}, due, lambda: datetime.now(UTC))  # noqa: TID251
     metronome.start()
     assert SystemClock().wait(enough, 10)
     metronome.stop()

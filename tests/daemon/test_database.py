@@ -15,16 +15,36 @@ from tests.fakes.clock import START
 
 
 def a_job(job_id: str = "j1", **values: object) -> Job:
-    fixed: dict[str, object] = {"id": job_id, "name": "train", "user": "wei", "project": "vision", "state": "queued",
-                                "state_since": START, "content_key": job_id, "submitted_at": START}
+    fixed: dict[str, object] = {
+        "id": job_id,
+        "name": "train",
+        "user": "wei",
+        "project": "vision",
+        "state": "queued",
+        "state_since": START,
+        "content_key": job_id,
+        "submitted_at": START,
+    }
     return Job(**(fixed | values))
 
 
 def a_machine(machine_id: str = "m1", **values: object) -> Machine:
     fixed: dict[str, object] = {
-        "id": machine_id, "token": machine_id, "state": "running", "state_since": START, "cloud": "fake", "region": "r",
-        "zone": "z", "type": "t", "market": "spot", "gpu": "T4", "gpus": 1, "intended_at": START, "job_id": "j1",
-        "user": "wei", "project": "vision",
+        "id": machine_id,
+        "token": machine_id,
+        "state": "running",
+        "state_since": START,
+        "cloud": "fake",
+        "region": "r",
+        "zone": "z",
+        "type": "t",
+        "market": "spot",
+        "gpu": "T4",
+        "gpus": 1,
+        "intended_at": START,
+        "job_id": "j1",
+        "user": "wei",
+        "project": "vision",
     }
     return Machine(**(fixed | values))
 
@@ -115,8 +135,14 @@ def test_the_same_interval_of_a_machine_can_not_be_billed_twice(database: Databa
 
 @pytest.mark.parametrize(
     ("first", "second", "allowed"),
-    [("running", "running", False), ("running", "saving", False), ("placed", "ready", False), ("running", "placed", True),
-     ("saving", "ready", True), ("ended", "running", True)],
+    [
+        ("running", "running", False),
+        ("running", "saving", False),
+        ("placed", "ready", False),
+        ("running", "placed", True),
+        ("saving", "ready", True),
+        ("ended", "running", True),
+    ],
 )
 def test_a_job_has_one_writer_and_one_successor_at_most(
     database: Database, first: str, second: str, allowed: bool

@@ -21,38 +21,68 @@ NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 UTC_ZONE = ZoneInfo("UTC")
 GIB = 1024**3
 LEASE = LeaseSettings(
-    length=timedelta(minutes=10), longest=timedelta(minutes=40), shortest=timedelta(minutes=2), boot=timedelta(minutes=10),
+    length=timedelta(minutes=10),
+    longest=timedelta(minutes=40),
+    shortest=timedelta(minutes=2),
+    boot=timedelta(minutes=10),
     end=timedelta(minutes=1),
 )
 
 
 def offer(zone: str = "a", market: Market = Market.SPOT, hourly: int = 400_000, **values: Any) -> Offer:
     fixed: dict[str, Any] = {
-        "pool": Pool("aws", "us-east-1", zone, "g5.xlarge", market), "gpu": "A10G", "gpus": 1, "gpu_memory": 22 * GIB, "vcpus": 4,
-        "memory": 16 * GIB, "hourly_micro": hourly, "ceiling_micro": max(hourly, 1_000_000), "as_of": NOW, "family": "g",
-        "boot": timedelta(minutes=3), "hazard_per_hour": 0.1,
+        "pool": Pool("aws", "us-east-1", zone, "g5.xlarge", market),
+        "gpu": "A10G",
+        "gpus": 1,
+        "gpu_memory": 22 * GIB,
+        "vcpus": 4,
+        "memory": 16 * GIB,
+        "hourly_micro": hourly,
+        "ceiling_micro": max(hourly, 1_000_000),
+        "as_of": NOW,
+        "family": "g",
+        "boot": timedelta(minutes=3),
+        "hazard_per_hour": 0.1,
     }
     return Offer(**(fixed | values))
 
 
 def job(name: str = "j1", **values: Any) -> WaitingJob:
     fixed: dict[str, Any] = {
-        "id": name, "name": name, "user": "wei", "project": "vision", "priority": 0, "submitted_at": NOW,
-        "needs": (Need(gpu_memory=12 * GIB),), "work": WorkView(checkpointed=True, interval_h=0.2), "disk": 0,
+        "id": name,
+        "name": name,
+        "user": "wei",
+        "project": "vision",
+        "priority": 0,
+        "submitted_at": NOW,
+        "needs": (Need(gpu_memory=12 * GIB),),
+        "work": WorkView(checkpointed=True, interval_h=0.2),
+        "disk": 0,
     }
     return WaitingJob(**(fixed | values))
 
 
 def snapshot(offers: list[Offer], waiting: list[WaitingJob] | None = None, **values: Any) -> Snapshot:
     fixed: dict[str, Any] = {
-        "now": NOW, "waiting": tuple(waiting if waiting is not None else [job()]), "held": (), "machines": (), "machine_count": 0,
-        "recent_launches": 0, "book": PriceBook(offers), "hazards": Hazards(()), "purse": Purse((), {}, UTC_ZONE), "lease": LEASE,
-        "choose": ChooseSettings(), "stale_after": timedelta(minutes=15),
+        "now": NOW,
+        "waiting": tuple(waiting if waiting is not None else [job()]),
+        "held": (),
+        "machines": (),
+        "machine_count": 0,
+        "recent_launches": 0,
+        "book": PriceBook(offers),
+        "hazards": Hazards(()),
+        "purse": Purse((), {}, UTC_ZONE),
+        "lease": LEASE,
+        "choose": ChooseSettings(),
+        "stale_after": timedelta(minutes=15),
     }
     return Snapshot(**(fixed | values))
 
 
-def purse(cap_micro: int, scope: tuple[str, str] = ("all", ""), period: str = "month", at_cap: str = "stop", spent: int = 0) -> Purse:
+def purse(
+    cap_micro: int, scope: tuple[str, str] = ("all", ""), period: str = "month", at_cap: str = "stop", spent: int = 0
+) -> Purse:
     cap = Cap("cap", scope, period, cap_micro, at_cap)
     return Purse((cap,), {("cap", window_of(period, NOW, UTC_ZONE).start): spent}, UTC_ZONE)
 
@@ -64,7 +94,9 @@ def test_the_same_snapshot_gives_the_same_plan_and_stays_as_it_was() -> None:
 
 
 def test_the_cheapest_offer_in_expectation_wins_and_the_next_ones_are_told() -> None:
-    (launch,) = decide(snapshot([offer("a"), offer("b", hourly=300_000), offer("c", Market.ON_DEMAND, 900_000)])).launches
+    (launch,) = decide(
+        snapshot([offer("a"), offer("b", hourly=300_000), offer("c", Market.ON_DEMAND, 900_000)])
+    ).launches
     assert launch.offer.pool.zone == "b"
     assert [c.offer.pool.zone for c in launch.runners_up] == ["a", "c"]
     assert launch.bid_micro == 1_000_000
@@ -200,7 +232,9 @@ def test_a_lease_is_renewed_when_half_of_it_has_passed_and_grows_with_age() -> N
 
 
 def test_a_machine_that_was_not_heard_is_not_renewed() -> None:
-    assert decide(renewing(live(minutes_left=1, renewable=False), 10_000_000)) == decide(renewing(live(1, renewable=False), 0))
+    assert decide(renewing(live(minutes_left=1, renewable=False), 10_000_000)) == decide(
+        renewing(live(1, renewable=False), 0)
+    )
 
 
 def test_near_a_cap_leases_shrink_and_at_the_cap_the_machine_stops() -> None:

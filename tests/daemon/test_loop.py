@@ -57,7 +57,14 @@ def test_an_interrupted_job_has_its_next_machine_before_the_first_is_gone(house:
     assert new.restored_step == old.checkpoint_step > 200
     done = house.job(job)
     assert (done.interruptions, done.failures, done.attempts) == (1, 0, 2)
-    assert house.codes("job") == ["job.placed", "job.started", "job.interrupted", "job.placed", "job.resumed", "job.finished"]
+    assert house.codes("job") == [
+        "job.placed",
+        "job.started",
+        "job.interrupted",
+        "job.placed",
+        "job.resumed",
+        "job.finished",
+    ]
     house.check_money()
     house.check_writers()
 
@@ -161,7 +168,9 @@ def test_a_job_that_may_fail_is_tried_again(house: House) -> None:
 
 def test_no_capacity_ends_a_job_that_does_not_want_to_wait_for_it(house: House) -> None:
     impatient = house.submit("impatient", "run: x\nresources: {gpu_memory: 80GB}\nretry: {on_events: [interruption]}\n")
-    patient = house.submit("patient", "run: x\nresources: {gpu_memory: 80GB}\nretry: {on_events: [no-capacity], duration: 10m}\n")
+    patient = house.submit(
+        "patient", "run: x\nresources: {gpu_memory: 80GB}\nretry: {on_events: [no-capacity], duration: 10m}\n"
+    )
     house.run(60)
     assert (house.job(impatient).state, house.job(patient).state) == (JobState.FAILED, JobState.QUEUED)
     house.run(600)
@@ -173,7 +182,9 @@ def test_an_interruption_ends_a_job_that_does_not_want_to_go_on(house: House) ->
     job = house.submit("train", JOB + "retry: {on_events: [no-capacity]}\n", work_s=900)
     house.run_until(job, JobState.RUNNING)
     house.run(100)
-    house.cloud.interrupt(house.machines()[0].provider_id, house.clock.now() + timedelta(minutes=1), timedelta(minutes=1))
+    house.cloud.interrupt(
+        house.machines()[0].provider_id, house.clock.now() + timedelta(minutes=1), timedelta(minutes=1)
+    )
     house.run_until(job, JobState.FAILED)
     assert house.job(job).reason_code == "failed.interrupted"
     assert len(house.machines()) == 1
@@ -184,7 +195,9 @@ def test_a_job_that_runs_too_long_fails_and_is_not_tried_again(house: House) -> 
     job = house.submit("train", JOB + "job_recovery: {max_restarts_on_errors: 5}\n", work_s=900)
     house.agents.ends_because[job] = "max_duration"
     house.run_until(job, JobState.RUNNING)
-    house.cloud.interrupt(house.machines()[0].provider_id, house.clock.now() + timedelta(minutes=1), timedelta(minutes=1))
+    house.cloud.interrupt(
+        house.machines()[0].provider_id, house.clock.now() + timedelta(minutes=1), timedelta(minutes=1)
+    )
     house.run_until(job, JobState.FAILED)
     assert house.job(job).reason_code == "failed.max_duration"
 
@@ -207,7 +220,7 @@ def test_a_job_stops_below_its_cap_and_goes_on_when_it_is_raised(house: House) -
     assert 100_000 < held.cost_micro <= 200_000
     assert held.checkpoint_step > 0
     assert house.cloud.billed == []
-    assert [e.values["percent"] for e in house.events("budget.threshold")][0] == 50
+    assert house.events("budget.threshold")[0].values["percent"] == 50
     assert house.codes("budget").count("budget.reached") == 1
     house.run(600)
     assert house.job(job).state == JobState.HELD  # it doesn't flap
@@ -318,8 +331,9 @@ def test_a_machine_that_nobody_knows_is_ended_after_a_grace_time(house: House) -
     job = house.submit("train", work_s=60)
     house.run_until(job, JobState.SUCCEEDED)
     request = next(iter(house.account.rented.values())).request
-    stray = house.cloud.launch(replace(
-        request, token="stray", guard=timedelta(days=1), tags={**request.tags, "frugald:machine": "stray"}))
+    stray = house.cloud.launch(
+        replace(request, token="stray", guard=timedelta(days=1), tags={**request.tags, "frugald:machine": "stray"})
+    )
     house.run(60)
     assert [m.id for m in house.cloud.billed] == [stray.id]
     house.run(120)

@@ -32,8 +32,23 @@ class Weather:
         self.seen: set[str] = set()  # kinds of things that did happen
 
     def step(self) -> None:
-        kinds = ["pass"] * 12 + ["submit", "price", "interrupt", "vanish", "sold_out", "lose", "crash", "budget", "cancel", "hold",
-                                 "release", "deaf", "throttle", "sleep", "unlist"]
+        kinds = ["pass"] * 12 + [
+            "submit",
+            "price",
+            "interrupt",
+            "vanish",
+            "sold_out",
+            "lose",
+            "crash",
+            "budget",
+            "cancel",
+            "hold",
+            "release",
+            "deaf",
+            "throttle",
+            "sleep",
+            "unlist",
+        ]
         kind = self.rng.choice(kinds)
         self.seen.add(kind)
         getattr(self, f"_{kind}")()
@@ -104,7 +119,11 @@ class Weather:
         budget = f"budget: {self.rng.randrange(1, 60) / 100} USD\n" if self.rng.random() < 0.5 else ""
         text = JOB + budget + f"priority: {self.rng.randrange(3)}\n"
         user, project = self.rng.choice(["wei", "li"]), self.rng.choice(["vision", "speech"])
-        self.jobs.append(self.house.submit(f"job{len(self.jobs)}", text, user=user, project=project, work_s=self.rng.randrange(30, 4000)))
+        self.jobs.append(
+            self.house.submit(
+                f"job{len(self.jobs)}", text, user=user, project=project, work_s=self.rng.randrange(30, 4000)
+            )
+        )
 
     def _price(self) -> None:
         for key in self.house.source.hourly:
@@ -166,7 +185,9 @@ class Weather:
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 2**32))
 def test_whatever_happens_no_cap_is_passed(seed: int, tmp_path_factory: pytest.TempPathFactory, template: Path) -> None:
     folder = tmp_path_factory.mktemp("house")

@@ -19,7 +19,13 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     nested = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     assert f"`{name}" in DOC
     for one in nested:
-        flags = [flag for option in one.params if isinstance(option, click.Option) for flag in option.opts if flag.startswith("--")]
+        flags = [
+            flag
+            for option in one.params
+            if isinstance(option, click.Option)
+            for flag in option.opts
+            if flag.startswith("--")
+        ]
         assert [flag for flag in flags if flag not in DOC] == []
 
 

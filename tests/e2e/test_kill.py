@@ -74,7 +74,9 @@ def rehearsal(tmp_path: Path) -> Iterator[Rehearsal]:
 
 def _belongs(process: Path, folder: Path) -> bool:
     try:
-        return str(folder).encode() in process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
+        return (
+            str(folder).encode() in process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
+        )
     except OSError:
         return False
 
@@ -94,7 +96,11 @@ def check(demo: Rehearsal, found: dict[str, Any]) -> None:
     engine = open_reader(demo.folder / "frugald.db")
     with Session(engine) as session:
         rows = session.exec(select(Machine)).all()
-        attempts = [run for job in views.jobs(session) for run in views.job_status(session, session.get_one(views.Job, job["id"]))["runs"]]
+        attempts = [
+            run
+            for job in views.jobs(session)
+            for run in views.job_status(session, session.get_one(views.Job, job["id"]))["runs"]
+        ]
     engine.dispose()
     rented = list(demo._cloud().machines())
     assert len({m.token for m in rented}) == len(rented)

@@ -68,7 +68,10 @@ def test_it_ends_in_order_on_sigterm(daemon: DaemonProcess, tmp_path: Path) -> N
 def test_a_second_daemon_is_refused_with_a_sentence(daemon: DaemonProcess, tmp_path: Path) -> None:
     second = subprocess.run(
         [sys.executable, "-P", "-m", "daemon.cli", "--config", str(daemon.config), "serve"],
-        check=False, capture_output=True, text=True, timeout=30,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert second.returncode == 1
     assert "already runs" in second.stderr
@@ -95,7 +98,10 @@ def test_bad_settings_end_with_78_and_every_error(tmp_path: Path) -> None:
     config.write_text('[lease]\nlenght = "5m"\nshortest = "x"\n')
     run = subprocess.run(
         [sys.executable, "-P", "-m", "daemon.cli", "--config", str(config), "serve"],
-        check=False, capture_output=True, text=True, timeout=30,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert run.returncode == 78
     assert "did you mean" in run.stderr
@@ -106,7 +112,9 @@ def test_bad_settings_end_with_78_and_every_error(tmp_path: Path) -> None:
 def test_ctrl_c_in_the_demo_leaves_no_process(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-P", "-m", "daemon.cli", "demo", "--folder", str(tmp_path / "demo")],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert demo.stdout is not None
     for line in demo.stdout:
@@ -123,12 +131,20 @@ def test_the_demo_does_what_it_promises(tmp_path: Path) -> None:
     """The whole of it, with real torch: what `make demo` shows on a fresh machine."""
     run = subprocess.run(
         [sys.executable, "-P", "-m", "daemon.cli", "demo", "--folder", str(tmp_path / "demo")],
-        check=False, capture_output=True, text=True, timeout=900,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     found = json.loads(run.stdout.splitlines()[-1])["demo"]
     digits, sweep = found["jobs"]
-    assert (digits["state"], digits["interruptions"], digits["attempts"], digits["final_step"]) == ("succeeded", 1, 2, 1080)
+    assert (digits["state"], digits["interruptions"], digits["attempts"], digits["final_step"]) == (
+        "succeeded",
+        1,
+        2,
+        1080,
+    )
     assert digits["accuracy"] > 0.95
     assert 0 < digits["resumed_from_step"] < 1080
     assert 0 < digits["cost_usd"] < digits["on_demand_usd"]

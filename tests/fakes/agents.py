@@ -8,7 +8,15 @@ from runner.provider import Condition
 from runner.provider import Machine as CloudMachine
 from runner.store import Missing, Store
 from runner.store.records import (
-    AttemptStatus, Beat, BootOrder, Command, Lease, Phase, attempt_key, checkpoint_prefix, machine_key,
+    AttemptStatus,
+    Beat,
+    BootOrder,
+    Command,
+    Lease,
+    Phase,
+    attempt_key,
+    checkpoint_prefix,
+    machine_key,
 )
 from tests.fakes.cloud import FakeCloud
 
@@ -77,7 +85,9 @@ class FakeAgents:
             agent.seq += 1
             agent.beats[agent.seq] = now
             left = (notice.at - now).total_seconds() if notice else None
-            self._put(machine_key(agent.boot.machine, "beat.json"), Beat(agent.boot.machine, agent.seq, 0, notice_in_s=left))
+            self._put(
+                machine_key(agent.boot.machine, "beat.json"), Beat(agent.boot.machine, agent.seq, 0, notice_in_s=left)
+            )
         self._work(agent, status, now)
         why = "notice" if notice else "lease" if now >= agent.ends_at - timedelta(seconds=agent.boot.tail_s) else ""
         command = self._command(job, attempt)
@@ -97,8 +107,13 @@ class FakeAgents:
         command = self._command(status.job, status.attempt)
         if status.phase == Phase.READY and command and command.do == "start":
             step = max(0, command.restore_step)
-            agent.status = status = replace(status, phase=Phase.RUNNING, step=step, restored_step=command.restore_step,
-                                            total_steps=int(self._needs(status.job)))
+            agent.status = status = replace(
+                status,
+                phase=Phase.RUNNING,
+                step=step,
+                restored_step=command.restore_step,
+                total_steps=int(self._needs(status.job)),
+            )
             agent.worked_until = now
         if status.phase != Phase.RUNNING or agent.worked_until is None:
             return
@@ -106,12 +121,17 @@ class FakeAgents:
         agent.worked_until += timedelta(seconds=seconds)
         step = min(status.step + seconds, int(self._needs(status.job)))
         agent.status = replace(status, step=step, running_s=status.running_s + seconds, lost_s=status.lost_s + seconds)
-        if step // self.checkpoint_every_s > max(status.checkpoint_step, status.restored_step, 0) // self.checkpoint_every_s:
+        if (
+            step // self.checkpoint_every_s
+            > max(status.checkpoint_step, status.restored_step, 0) // self.checkpoint_every_s
+        ):
             self._checkpoint(agent)
         if step >= self._needs(status.job):
             code = self.exit_code.get(status.job, 0)
             phase = Phase.FAILED if code else Phase.SUCCEEDED
-            agent.status = replace(agent.status, phase=phase, exit_code=code, ended_because="failed" if code else "finished")
+            agent.status = replace(
+                agent.status, phase=phase, exit_code=code, ended_because="failed" if code else "finished"
+            )
 
     def _needs(self, job: str) -> float:
         return self.work_s.get(job, self.default_work_s)
@@ -127,7 +147,11 @@ class FakeAgents:
         if saved:
             self._checkpoint(agent)
         assert agent.status is not None
-        agent.status = replace(agent.status, phase=Phase.SAVED if saved else Phase.NOT_SAVED, ended_because=self.ends_because.get(status.job, why))
+        agent.status = replace(
+            agent.status,
+            phase=Phase.SAVED if saved else Phase.NOT_SAVED,
+            ended_because=self.ends_because.get(status.job, why),
+        )
 
     def _checkpoint(self, agent: _Agent) -> None:
         status = agent.status

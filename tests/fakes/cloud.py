@@ -60,9 +60,7 @@ class FakeCloud:
         release_timer: timedelta | None = None,
     ) -> None:
         self.name = name
-        self.abilities = Abilities(
-            notices=True, real_money=False, listing_lag=listing_lag, release_timer=release_timer
-        )
+        self.abilities = Abilities(notices=True, real_money=False, listing_lag=listing_lag, release_timer=release_timer)
         self.account = account or FakeAccount()
         self.sold_out: set[Pool] = set()
         self.quota: dict[str, float] = {}  # family -> GPUs; a family that is missing has no limit

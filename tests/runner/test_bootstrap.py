@@ -38,7 +38,9 @@ def test_the_same_sources_make_the_same_bundle() -> None:
 
 def test_the_bundle_holds_the_agent_and_nothing_of_the_daemon() -> None:
     names = zipfile.ZipFile(io.BytesIO(build_bundle())).namelist()
-    assert {"__main__.py", "config/units.py", "config/clock.py", "runner/__init__.py", "runner/store/base.py"} < set(names)
+    assert {"__main__.py", "config/units.py", "config/clock.py", "runner/__init__.py", "runner/store/base.py"} < set(
+        names
+    )
     assert "runner/sdk/frugald/__init__.py" in names
     allowed = ("__main__.py", "config/", "runner/__init__.py", "runner/agent/", "runner/store/", "runner/sdk/")
     assert [name for name in names if not name.startswith(allowed)] == []

@@ -1,8 +1,8 @@
 """The instance-metadata server of one machine, in the form of AWS's IMDSv2: a token first, then the questions.
 
-    PUT /latest/api/token                       with X-aws-ec2-metadata-token-ttl-seconds
-    GET /latest/meta-data/instance-id           with X-aws-ec2-metadata-token
-    GET /latest/meta-data/spot/instance-action  404 until the notice, then {"action": "terminate", "time": "...Z"}
+PUT /latest/api/token                       with X-aws-ec2-metadata-token-ttl-seconds
+GET /latest/meta-data/instance-id           with X-aws-ec2-metadata-token
+GET /latest/meta-data/spot/instance-action  404 until the notice, then {"action": "terminate", "time": "...Z"}
 """
 
 import secrets
@@ -80,4 +80,3 @@ class _Request(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's own name
         """Say nothing: agents ask every second or so."""
-

@@ -104,7 +104,7 @@ def test_410_switches_the_endpoint_off_and_says_so(database: Database, journal: 
     assert "money" not in batch(database, timedelta(days=1))
     with database.write() as session:
         assert session.get_one(Endpoint, "money").disabled_because == "410 gone"
-        assert len(dead_letters(session)) == 2
+        assert len(dead_letters(session)) == 3
 
 
 def test_a_log_tail_never_makes_the_body_too_large() -> None:

@@ -33,8 +33,12 @@ def receiver() -> Iterator[Receiver]:
     receiver.close()
 
 
-def endpoint(receiver: Receiver, kind: str = "webhook", secret: str | None = SECRET, path: str = "hook") -> AlertSettings:
-    return AlertSettings.model_validate({"name": "x", "kind": kind, "url": receiver.url(path), "secret": secret, "allow_private": True})
+def endpoint(
+    receiver: Receiver, kind: str = "webhook", secret: str | None = SECRET, path: str = "hook"
+) -> AlertSettings:
+    return AlertSettings.model_validate(
+        {"name": "x", "kind": kind, "url": receiver.url(path), "secret": secret, "allow_private": True}
+    )
 
 
 def answering(receiver: Receiver, status: int, body: str = "", **headers: str) -> None:
@@ -79,12 +83,18 @@ def test_410_switches_off(receiver: Receiver) -> None:
     ("kind", "good", "bad"),
     [
         ("dingtalk", '{"errcode":0,"errmsg":"ok"}', '{"errcode":310000,"errmsg":"sign not match"}'),
-        ("feishu", '{"StatusCode":0,"StatusMessage":"success","code":0,"msg":"success"}', '{"code":19021,"msg":"sign match fail"}'),
+        (
+            "feishu",
+            '{"StatusCode":0,"StatusMessage":"success","code":0,"msg":"success"}',
+            '{"code":19021,"msg":"sign match fail"}',
+        ),
         ("wecom", '{"errcode":0,"errmsg":"ok"}', '{"errcode":45009,"errmsg":"api freq out of limit"}'),
         ("slack", "ok", "invalid_payload"),
     ],
 )
-def test_a_chat_that_says_no_with_200_did_not_take_the_message(receiver: Receiver, kind: str, good: str, bad: str) -> None:
+def test_a_chat_that_says_no_with_200_did_not_take_the_message(
+    receiver: Receiver, kind: str, good: str, bad: str
+) -> None:
     for body, taken in ((good, True), (bad, False), ("<html>", False)):
         answering(receiver, 200, body)
         outcome = send(endpoint(receiver, kind, "SECabc"), [BODY, BODY], NOW)
@@ -119,9 +129,23 @@ def test_no_server_is_a_failure_and_no_exception() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["https://127.0.0.1/", "https://10.1.2.3/", "https://192.168.0.1/", "https://169.254.169.254/latest", "https://100.100.100.200/",
-     "https://100.64.0.1/", "https://[::1]/", "https://[fd00::1]/", "https://[::ffff:10.0.0.1]/", "https://[64:ff9b::a00:1]/",
-     "https://localhost/", "https://0.0.0.0/", "http://93.184.216.34/", "ftp://93.184.216.34/", "https:///x"],
+    [
+        "https://127.0.0.1/",
+        "https://10.1.2.3/",
+        "https://192.168.0.1/",
+        "https://169.254.169.254/latest",
+        "https://100.100.100.200/",
+        "https://100.64.0.1/",
+        "https://[::1]/",
+        "https://[fd00::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[64:ff9b::a00:1]/",
+        "https://localhost/",
+        "https://0.0.0.0/",
+        "http://93.184.216.34/",
+        "ftp://93.184.216.34/",
+        "https:///x",
+    ],
 )
 def test_alerts_are_not_sent_inwards(url: str) -> None:
     with pytest.raises(Forbidden):
@@ -144,6 +168,7 @@ class MailServer(threading.Thread):
     def run(self) -> None:
         connection, _ = self.server.accept()
         with connection, connection.makefile("rwb") as stream:
+
             def say(text: str) -> None:
                 stream.write(text.encode() + b"\r\n")
                 stream.flush()
@@ -168,9 +193,16 @@ class MailServer(threading.Thread):
 
 
 def mail(port: int, **values: Any) -> AlertSettings:
-    return AlertSettings.model_validate({
-        "name": "m", "kind": "email", "url": f"smtp://127.0.0.1:{port}", "to": ["a@example.org"], "sender": "f@example.org", **values,
-    })
+    return AlertSettings.model_validate(
+        {
+            "name": "m",
+            "kind": "email",
+            "url": f"smtp://127.0.0.1:{port}",
+            "to": ["a@example.org"],
+            "sender": "f@example.org",
+            **values,
+        }
+    )
 
 
 def test_e_mail_is_taken_by_a_server() -> None:

@@ -23,7 +23,9 @@ class Cli:
 
     def __call__(self, *words: str, config: str = "frugald.toml") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-P", "-m", "daemon.cli", "--config", str(self.folder / config), *words]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ | {"COLUMNS": "100"})
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=60, env=os.environ | {"COLUMNS": "100"}
+        )
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,12 @@ def finished(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A job that has run to its end; its id."""
     folder = tmp_path_factory.mktemp("job") / "训练任务"
     shutil.copytree(STEADY, folder)
-    text = (folder / "job.yaml").read_text().replace("train.py 120", "train.py 8").replace("name: steady", "name: 训练任务-1")
+    text = (
+        (folder / "job.yaml")
+        .read_text()
+        .replace("train.py 120", "train.py 8")
+        .replace("name: steady", "name: 训练任务-1")
+    )
     (folder / "job.yaml").write_text(text)
     run = cli("submit", "--wait", "--json", str(folder))
     assert run.returncode == 0, run.stderr
@@ -41,8 +46,19 @@ def test_the_version_costs_no_imports() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["jobs", "--all"], ["status"], ["offers"], ["machines", "--all"], ["events"], ["budgets"], ["costs"], ["alerts"],
-     ["offers", "--gpu", "A100", "--market", "spot"], ["events", "--all"], ["costs", "--by", "machine"]],
+    [
+        ["jobs", "--all"],
+        ["status"],
+        ["offers"],
+        ["machines", "--all"],
+        ["events"],
+        ["budgets"],
+        ["costs"],
+        ["alerts"],
+        ["offers", "--gpu", "A100", "--market", "spot"],
+        ["events", "--all"],
+        ["costs", "--by", "machine"],
+    ],
 )
 def test_lists_fit_a_terminal_and_speak_json(cli: Cli, finished: str, words: list[str]) -> None:
     assert finished
@@ -133,8 +149,14 @@ def test_a_budget_is_set_and_a_bad_one_refused(cli: Cli, finished: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["job", "nobody"], 4), (["logs", "nobody"], 4), (["cancel", "nobody"], 4), (["nonsense"], 2), (["job"], 2),
-        (["--socket", "/tmp/no-such-socket", "jobs"], 5), (["costs", "--month", "soon"], 2), (["submit", "/no/such/file"], 2),
+        (["job", "nobody"], 4),
+        (["logs", "nobody"], 4),
+        (["cancel", "nobody"], 4),
+        (["nonsense"], 2),
+        (["job"], 2),
+        (["--socket", "/tmp/no-such-socket", "jobs"], 5),
+        (["costs", "--month", "soon"], 2),
+        (["submit", "/no/such/file"], 2),
     ],
 )
 def test_errors_have_a_code_a_sentence_and_a_next_step(cli: Cli, words: list[str], code: int) -> None:

@@ -83,9 +83,7 @@ def test_machines_outlive_the_daemon_that_rented_them(site: Site, cloud: Sandbox
     assert processes.identity(pid) is None
 
 
-def test_a_machine_sees_its_own_folder_and_none_of_our_environment(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_sees_its_own_folder_and_none_of_our_environment(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
     cloud = SandboxCloud(site.folder / "cloud", CALM, "me", CLOCK, store_options="{}")
     said = site.said(cloud.launch(site.request("one")).id)

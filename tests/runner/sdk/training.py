@@ -53,7 +53,7 @@ def _shuffled(data: Dataset[tuple[torch.Tensor, ...]], workers: int) -> DataLoad
     return DataLoader(data, BATCH, sampler=checkpoint.Shuffled(data, seed=11), num_workers=workers)  # type: ignore[arg-type]
 
 
-class Crash(Exception):  # noqa: N818
+class Crash(Exception):
     """The process dies here."""
 
 

@@ -28,7 +28,11 @@ def save(step: int, lines: list[int]) -> None:
 
 
 found = sorted(folder.glob("ckpt-*.json"), key=lambda p: json.loads(p.read_bytes())["step"])
-state = json.loads((folder / json.loads(found[-1].read_bytes())["file"]).read_bytes()) if found else {"step": 0, "lines": []}
+state = (
+    json.loads((folder / json.loads(found[-1].read_bytes())["file"]).read_bytes())
+    if found
+    else {"step": 0, "lines": []}
+)
 step, lines = state["step"], state["lines"]
 sys.stdout.write(f"from step {step}\n")
 while step < STEPS:
