@@ -1,12 +1,13 @@
 """A reason is a code with values; sentences are made from it when a person looks."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from string import Formatter
+from typing import Any
 
 from config import units
 
@@ -17,7 +18,7 @@ Value = str | int | float | bool | None
 class Reason:
     """Why something is as it is: `code` names a sentence in `config/words/en/`, `values` fill it.
 
-    The ending of a value's name says how it is printed: `_micro` as money (`_hourly_micro` as money an hour), `_s` as a
+    A value may be a reason itself, as `stored` gives it. The ending of a value's name says how it is printed: `_micro` as money (`_hourly_micro` as money an hour), `_s` as a
     duration, `_bytes` as memory, `_percent` with a percent sign; anything else as it is.
     """
 
@@ -28,8 +29,12 @@ class Reason:
         """Return the English sentence."""
         return sentence(self.code, self.values)
 
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON, to be kept inside an event: whoever shows the event makes the sentence."""
+        return {"code": self.code, "values": dict(self.values)}
 
-def sentence(code: str, values: Mapping[str, Value], currency: str = "USD") -> str:
+
+def sentence(code: str, values: Mapping[str, Any], currency: str = "USD") -> str:
     """Fill the sentence named `code`; a code without a sentence shows itself and its values, never an error."""
     template = sentences().get(code)
     if template is None:
@@ -48,19 +53,23 @@ def sentences(language: str = "en") -> dict[str, str]:
     return found
 
 
-def _shown(name: str, value: Value, currency: str) -> str:
+def _shown(name: str, value: Value | Mapping[str, Any], currency: str) -> str:
     if value is None:
         return "unknown"
+    if isinstance(value, Mapping):
+        return sentence(str(value.get("code", "")), value.get("values", {}), currency)
     if isinstance(value, str):
         return value
-    if name.endswith("hourly_micro"):
-        return f"{units.Money(int(value), currency)}/h"
-    if name.endswith("_micro"):
-        return str(units.Money(int(value), currency))
-    if name.endswith("_s"):
-        return units.print_duration(timedelta(seconds=float(value)))
-    if name.endswith("_bytes"):
-        return units.print_memory(int(value))
-    if name.endswith("_percent"):
-        return f"{float(value):g} %"
+    for ending, shown in _ENDINGS.items():
+        if name.endswith(ending):
+            return shown(value, currency)
     return str(value)
+
+
+_ENDINGS: dict[str, Callable[[Any, str], str]] = {
+    "hourly_micro": lambda value, currency: f"{units.Money(int(value), currency)}/h",
+    "_micro": lambda value, currency: str(units.Money(int(value), currency)),
+    "_s": lambda value, _: units.print_duration(timedelta(seconds=float(value))),
+    "_bytes": lambda value, _: units.print_memory(int(value)),
+    "_percent": lambda value, _: f"{float(value):g} %",
+}

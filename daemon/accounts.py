@@ -47,6 +47,7 @@ class Accounts:
                 machine=machine,
                 cloud=machine.cloud,
                 machine_there=machine.provider_id,
+                spent_micro=machine.spent_micro,
                 command="frugald reap",
             )
 

@@ -28,7 +28,7 @@ class Journal:
         job: Job | None = None,
         machine: Machine | None = None,
         attempt: int = -1,
-        **values: Value,
+        **values: Value | Reason,
     ) -> Event:
         """Record one event and the alerts that follow from it."""
         named = _of_job(job) if job else {}
@@ -38,7 +38,7 @@ class Journal:
             job_id=job.id if job else "",
             machine_id=machine.id if machine else "",
             attempt=attempt,
-            values=named | values,
+            values=named | {name: v.stored() if isinstance(v, Reason) else v for name, v in values.items()},
         )
         session.add(event)
         session.flush()

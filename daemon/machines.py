@@ -172,7 +172,7 @@ class Listings:
             if now - since >= _NOBODYS_GRACE:
                 self._nobodys[machine.id] = now + _NOBODYS_GRACE * 5  # asked again if it is still there then
                 self.world.journal.emit(
-                    session, now, "machine.leaked", cloud=name, machine_id_there=machine.id, command="frugald reap"
+                    session, now, "machine.leaked", cloud=name, machine_there=machine.id, command="frugald reap"
                 )
                 end = partial(self.world.providers[name].terminate, machine.id)
                 self.world.calls.submit(f"cloud:{name}", end, lambda _: None)

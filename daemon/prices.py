@@ -102,7 +102,13 @@ class Prices:
             self.world.journal.emit(session, now, "source.up", source=source.name)
         if doubted and len(doubted) != health.quarantined:
             self.world.journal.emit(
-                session, now, "prices.quarantined", source=source.name, count=len(doubted), why=str(doubted[0][1])
+                session,
+                now,
+                "prices.quarantined",
+                source=source.name,
+                count=len(doubted),
+                why=doubted[0][1],
+                command="frugald status",
             )
         session.merge(
             SourceHealth(
@@ -113,7 +119,8 @@ class Prices:
     def _failed(self, session: Session, source: PriceSource, error: Exception, now: datetime) -> None:
         health = session.get(SourceHealth, source.name) or SourceHealth(name=source.name)
         if not health.reason:
-            self.world.journal.emit(session, now, "source.down", source=source.name, why=str(error))
+            why = str(error) or "no answer"
+            self.world.journal.emit(session, now, "source.down", source=source.name, why=why, command="frugald status")
         session.merge(
             SourceHealth(
                 name=source.name,

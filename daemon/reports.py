@@ -137,7 +137,7 @@ def _take_in(world: World, session: Session, attempt: Attempt, job: Job, status:
     if changes:
         session.execute(update(Job).where(col(Job.id) == job.id).values(**changes))
     for code, values_ in status.warnings[warned:]:
-        world.journal.emit(session, now, "job.warning", job=job, attempt=attempt.n, warning=str(Reason(code, values_)))
+        world.journal.emit(session, now, "job.warning", job=job, attempt=attempt.n, warning=Reason(code, values_))
 
 
 def _move(

@@ -63,6 +63,7 @@ def envelope(event: Event, install: str, currency: str = "USD") -> dict[str, Any
         "at": event.at.isoformat(timespec="milliseconds"),
         "install": install,
         "text": shortened(sentence(event.code, event.values, currency), _LONGEST_TEXT),
+        "standing": _standing(event, currency),
         "job": event.job_id,
         "machine": event.machine_id,
         "attempt": event.attempt if event.attempt >= 0 else None,
@@ -71,9 +72,19 @@ def envelope(event: Event, install: str, currency: str = "USD") -> dict[str, Any
     }
 
 
+def _standing(event: Event, currency: str) -> str:
+    """Return what was spent and what is still needed, where the event's own sentence doesn't say both."""
+    if event.values.get("spent_micro") is None or event.code.startswith("budget."):
+        return ""
+    known = event.values.get("needed_micro") is not None
+    return sentence("alert.standing" if known else "alert.spent", event.values, currency)
+
+
 def _readable(values: Mapping[str, Any], currency: str) -> dict[str, Any]:
     found = dict(values)
     for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= {name: sentence(value["code"], value["values"], currency), f"{name}_code": value["code"]}
         if name.endswith("_micro") and isinstance(value, int):
             found[name.removesuffix("_micro")] = str(Money(value, currency))
     for name, value in found.items():

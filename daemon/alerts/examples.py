@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from config.reason import Reason, Value
+from config.reason import Reason
 from daemon.alerts.envelope import ALERTS, envelope
 from daemon.models import Event
 
 _AT = datetime(2026, 12, 1, 12, 59, 28, tzinfo=UTC)
 _JOB = {"job": "bert-squad", "spent_micro": 4_210_000, "needed_micro": 6_900_000, "command": "frugald why jk4m9q2ab"}
-_OFFER = {"offer": "aws/us-east-1c/g5.xlarge/spot"}
+_OFFER: dict[str, Value] = {"offer": "aws/us-east-1c/g5.xlarge/spot"}
 _BUDGET = {
     "budget": "project:nlp/month",
     "spent_micro": 41_300_000,
@@ -19,6 +21,20 @@ _BUDGET = {
     "cap_micro": 50_000_000,
     "needed_micro": 6_900_000,
     "command": "frugald budget set project:nlp/month AMOUNT",
+}
+_HELD: dict[str, Value] = {
+    "budget": "job:jk4m9q2ab/total",
+    "spent_micro": 4_210_000,
+    "leased_micro": 0,
+    "cap_micro": 4_500_000,
+    "command": "frugald budget set job:jk4m9q2ab/total AMOUNT",
+}
+_OWN_BUDGET = {
+    "budget": "job:jk4m9q2ab/total",
+    "spent_micro": 4_210_000,
+    "leased_micro": 0,
+    "cap_micro": 4_500_000,
+    "command": "frugald budget set job:jk4m9q2ab/total AMOUNT",
 }
 _VALUES: dict[str, Mapping[str, Any]] = {
     "budget.threshold": _BUDGET | {"percent": 80},
@@ -42,32 +58,37 @@ _VALUES: dict[str, Mapping[str, Any]] = {
     "job.resumed": _JOB | _OFFER | {"step": 12_000, "lost_s": 41.0},
     "job.interrupted": _JOB
     | _OFFER
-    | {"step": 12_040, "in_s": 118.0, "why": "aws/us-east-1c/g5.xlarge/spot will be taken away in 1m58s"},
+    | {"step": 12_040, "in_s": 118.0, "why": Reason("interrupted.notice", _OFFER | {"in_s": 118.0}).stored()},
     "job.lost": _JOB | _OFFER,
     "job.held": _JOB
     | {
-        "why": "budget job:jk4m9q2ab/total is used up: $4.21 spent and $0.00 leased of $4.50; raise it with "
-        "`frugald budget set job:jk4m9q2ab/total AMOUNT`",
-        "command": "frugald budget set job:jk4m9q2ab/total AMOUNT",
+        "why": Reason("hold.budget", _HELD).stored(),
+        "command": _HELD["command"],
     },
     "job.finished": _JOB | {"cost_micro": 11_020_000, "on_demand_micro": 29_400_000, "attempts": 3, "needed_micro": 0},
     "job.failed": _JOB
     | {
         "exit_code": 1,
-        "why": "the command ended with exit code 1",
+        "why": Reason("failed.failed", {"exit_code": 1}).stored(),
         "command": "frugald logs jk4m9q2ab",
         "log_tail": "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\nKeyError: 'lr'",
     },
     "job.cancelled": _JOB | {"seconds_s": 12.0},
-    "job.warning": _JOB | {"warning": "the script overwrites checkpoint.pth in place"},
-    "machine.leaked": {"cloud": "aws", "machine_there": "i-0abc1234", "command": "frugald reap"},
+    "job.warning": _JOB | {"warning": Reason("agent.overwrites_in_place", {"file": "checkpoint.pth"}).stored()},
+    "machine.leaked": {
+        "cloud": "aws",
+        "machine_there": "i-0abc1234",
+        "spent_micro": 310_000,
+        "command": "frugald reap",
+    },
     "prices.stale": {"source": "aws", "age_s": 1260.0, "why": "RequestLimitExceeded", "command": "frugald status"},
     "prices.quarantined": {
         "source": "aws",
         "count": 2,
         "why": "aws/us-east-1a/p3.2xlarge/spot: spot at $3.20/h is not below on demand at $3.06/h",
+        "command": "frugald status",
     },
-    "source.down": {"source": "aws", "why": "could not connect"},
+    "source.down": {"source": "aws", "why": "could not connect", "command": "frugald status"},
     "source.up": {"source": "aws"},
     "file.rejected": {"file": "train.yaml", "why": "line 4: it is not UTF-8: save it again as UTF-8"},
     "daemon.started": {"version": "0.1.0"},

@@ -3,6 +3,7 @@
 import smtplib
 import ssl
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -24,23 +25,32 @@ def send_mail(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]]) -> str:
     if where.scheme not in {"smtp", "smtps"} or not where.hostname:
         raise ValueError(f"{endpoint.url} is no mail server: write smtp://host:port or smtps://user@host:port")
     address_of(where.hostname, where.port or 0, allow_private=endpoint.allow_private)
-    with _connect(where.scheme, where.hostname, where.port, private=endpoint.allow_private) as server:
+    message = _message(endpoint, bodies)
+    with connect(where.scheme, where.hostname, where.port, private=endpoint.allow_private) as server:
         if where.username and endpoint.secret:
             server.login(unquote(where.username), endpoint.secret.get_secret_value())
-        refused = server.send_message(_message(endpoint, bodies))
+        refused = server.send_message(message)
     return "250 taken" if not refused else f"refused for {', '.join(refused)}"
 
 
-def _connect(scheme: str, host: str, port: int | None, *, private: bool) -> smtplib.SMTP:
+def connect(scheme: str, host: str, port: int | None, *, private: bool) -> smtplib.SMTP:
+    """Open an encrypted connection; without encryption only to a server that is private. Raises ValueError, OSError."""
     if scheme == "smtps":
         return smtplib.SMTP_SSL(host, port or 465, timeout=_TIMEOUT_S, context=ssl.create_default_context())
     server = smtplib.SMTP(host, port or 587, timeout=_TIMEOUT_S)
-    if server.has_extn("starttls") or (server.ehlo()[0] == 250 and server.has_extn("starttls")):
+    with ExitStack() as undo:
+        undo.callback(server.close)
+        _encrypt(server, host, private=private)
+        undo.pop_all()
+    return server
+
+
+def _encrypt(server: smtplib.SMTP, host: str, *, private: bool) -> None:
+    server.ehlo_or_helo_if_needed()
+    if server.has_extn("starttls"):
         server.starttls(context=ssl.create_default_context())
     elif not private:
-        server.close()
         raise ValueError(f"{host} offers no encryption: set `allow_private` for a server inside")
-    return server
 
 
 def _message(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]]) -> EmailMessage:
@@ -53,6 +63,12 @@ def _message(endpoint: AlertSettings, bodies: Sequence[dict[str, Any]]) -> Email
     message["Message-ID"] = f"<{bodies[0]['id']}@frugald>"
     parts = []
     for body in bodies:
-        parts += [body["text"], str(body["data"].get("command", "")), str(body["data"].get("log_tail", "")), ""]
+        parts += [
+            body["text"],
+            str(body.get("standing", "")),
+            str(body["data"].get("command", "")),
+            str(body["data"].get("log_tail", "")),
+            "",
+        ]
     message.set_content("\n".join(part for part in parts if part) + "\n")
     return message

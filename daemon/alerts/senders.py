@@ -123,8 +123,9 @@ def _text(bodies: Sequence[dict[str, Any]], most: int = _LONGEST_CHAT) -> str:
 
 
 def _part(body: Mapping[str, Any], most: int) -> str:
-    command = str(body["data"].get("command") or "")
-    after = f"\n  {command}" if command and command not in body["text"] else ""
+    standing, command = str(body.get("standing") or ""), str(body["data"].get("command") or "")
+    after = f"\n{standing}" if standing else ""
+    after += f"\n  {command}" if command and command not in body["text"] else ""
     text = shortened(_printable(f"[frugald] {body['text']}"), max(most - len(after.encode()), 0)) + after
     log = _printable(str(body["data"].get("log_tail") or ""))
     room = most - len(text.encode()) - 1
@@ -140,7 +141,7 @@ def _judge(kind: str, reply: Reply, now: datetime) -> Outcome:
     if reply.status == 410:
         return Outcome(delivered=False, answer=shown, switch_off=True)
     if not 200 <= reply.status < 300:
-        return Outcome(delivered=False, answer=shown, retry_after=_retry_after(reply, now))
+        return Outcome(delivered=False, answer=shown, retry_after=retry_after(reply, now))
     if kind == "webhook":
         return Outcome(delivered=True, answer=shown)
     return Outcome(delivered=_said_yes(kind, reply.body), answer=shown)
@@ -159,7 +160,8 @@ def _said_yes(kind: str, body: bytes) -> bool:
     return bool(codes) and all(code == 0 for code in codes)
 
 
-def _retry_after(reply: Reply, now: datetime) -> timedelta | None:
+def retry_after(reply: Reply, now: datetime) -> timedelta | None:
+    """Return how long a reply asks to wait, in seconds or up to a date (RFC 9110, 10.2.3); None when it doesn't."""
     value = {k.lower(): v for k, v in reply.headers.items()}.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return timedelta(seconds=min(int(value), 10**6))

@@ -55,6 +55,15 @@ def test_nobodys_file_is_replaced(site: Site) -> None:
     assert len(site.names("rejected")) == 6
 
 
+def test_somebodys_own_error_file_is_not_replaced_either(site: Site) -> None:
+    site.put("train.yaml.error.txt", "mine")
+    site.refusal()
+    site.put("train.yaml", "run: [")
+    site.refusal()
+    assert (site.folder / "rejected" / "train.yaml.error.txt").read_text() == "mine"
+    assert len(site.names("rejected")) == 4
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -113,6 +122,13 @@ def test_a_young_file_waits(site: Site) -> None:
     made = datetime.fromtimestamp(path.stat().st_ctime, UTC)
     assert site.scan(made + timedelta(seconds=1)) == []
     assert len(site.scan(made + timedelta(seconds=2.5))) == 1
+
+
+def test_a_file_with_an_old_time_may_still_be_being_copied(site: Site) -> None:
+    path = site.put("a.yaml")
+    os.utime(path, (1, 1))
+    made = datetime.fromtimestamp(path.stat().st_ctime, UTC)
+    assert site.scan(made + timedelta(seconds=1)) == []
 
 
 def test_a_file_that_grows_waits_until_it_keeps_still(site: Site) -> None:
@@ -176,6 +192,15 @@ def test_the_same_file_from_the_same_user_has_the_same_key(site: Site) -> None:
     [other] = site.take()
     assert first.content_key == again.content_key != other.content_key
     assert first.claim != again.claim
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
+def test_the_same_file_from_another_user_is_another_job(site: Site) -> None:
+    keys = set()
+    for uid in (1, 2):
+        os.chown(site.put("a.yaml"), uid, -1)
+        keys |= {one.content_key for one in site.take()}
+    assert len(keys) == 2
 
 
 def test_the_same_file_with_other_code_is_another_job(site: Site) -> None:

@@ -116,6 +116,7 @@ def test_times_owners_and_order_do_not_matter(tmp_path: Path) -> None:
     os.utime(tmp_path / "b" / "x" / "f.py", (1, 1))
     assert packed(tmp_path / "a", tmp_path / "1") == packed(tmp_path / "b", tmp_path / "2")
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    assert (tmp_path / "1").read_bytes()[4:8] == bytes(4)  # gzip's own time
     (tmp_path / "b" / "x" / "f.py").chmod(0o755)
     assert packed(tmp_path / "a", tmp_path / "1") != packed(tmp_path / "b", tmp_path / "2")
 

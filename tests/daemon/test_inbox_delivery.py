@@ -81,6 +81,8 @@ def test_outputs_and_log_appear_and_only_what_is_new_is_read(site: Site) -> None
 def test_an_output_that_changed_is_read_again(site: Site) -> None:
     site.output("a", b"1")
     site.mirror()
+    site.output("a", b"22")  # in the same instant
+    assert site.mirror().outputs == 1
     site.clock.advance(1)
     site.output("a", b"2")
     assert site.mirror().outputs == 1

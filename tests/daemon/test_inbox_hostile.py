@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from daemon.inbox import Claimed, Refused
-from daemon.inbox.safe_read import NotTaken, being_written, read_safely
+from daemon.inbox import Claimed, Refused, safe_read
+from daemon.inbox.safe_read import NotTaken, being_written, open_folder, read_safely
+from daemon.inbox.walk import Everything, walk
 from tests.daemon.inbox_site import JOB, Site
 
 ROOT = os.geteuid() == 0
@@ -105,20 +106,60 @@ def test_bytes_that_are_no_job(site: Site, data: bytes, says: str) -> None:
     assert says in refused_beside_a_good_one(site)
 
 
-def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", [JOB * 2, JOB, ""])
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(JOB)
+    os.utime(path, (1, 1))
     real = os.read
 
     def read(descriptor: int, most: int) -> bytes:
         data = real(descriptor, most)
         if data:
-            path.write_text(JOB * 2)
+            path.write_text(text)
         return data
 
     monkeypatch.setattr(os, "read", read)
     with pytest.raises(NotTaken, match="it changed while it was read"):
         read_safely(path, 1000)
+
+
+def test_a_link_put_in_place_of_a_file_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(JOB)
+    real = safe_read.refuse_odd
+
+    def refuse_odd(found: os.stat_result) -> None:
+        real(found)
+        path.unlink()
+        path.symlink_to("/etc/passwd")
+
+    monkeypatch.setattr(safe_read, "refuse_odd", refuse_odd)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        read_safely(path, 1 << 20)
+
+
+def test_a_link_put_in_place_of_a_folder_at_the_last_moment(tmp_path: Path) -> None:
+    class Swap(Everything):
+        def leave_out(self, path: str, *, is_folder: bool) -> bool:
+            (tmp_path / "a" / "inner").rmdir()
+            (tmp_path / "a" / "inner").symlink_to("/etc")
+            return False
+
+    (tmp_path / "a" / "inner").mkdir(parents=True)
+    descriptor = open_folder(tmp_path / "a")
+    try:
+        with pytest.raises(NotADirectoryError):
+            list(walk(descriptor, Swap()))
+    finally:
+        os.close(descriptor)
+
+
+def test_what_is_no_file_is_not_even_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    monkeypatch.delattr(os, "open")
+    with pytest.raises(NotTaken, match="it is a pipe"):
+        read_safely(tmp_path / "a.yaml", 1000)
 
 
 def test_looking_for_writers_hurts_nobody(tmp_path: Path) -> None:

@@ -72,6 +72,11 @@ def test_a_value_that_does_not_fit_is_told_once() -> None:
     ]
 
 
+def test_a_hundred_wrong_values_are_not_all_told() -> None:
+    values = ", ".join(f"a{n}" for n in range(100))
+    assert len(problems(f"run: x\npriority: ${{{{ matrix.p }}}}\nmatrix: {{p: [{values}]}}")) == 20
+
+
 def test_other_problems_are_told_along_with_those_of_the_matrix() -> None:
     assert len(problems("run: x\nspice: 1\nmatrix: {a: 1}")) == 2
 

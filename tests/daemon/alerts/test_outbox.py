@@ -4,7 +4,9 @@ import random
 from datetime import timedelta
 
 import pytest
-from sqlmodel import select
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlmodel import delete, select, update
 
 from config.settings import AlertSettings
 from daemon.alerts import Outcome, apply, dead_letters, next_batch, outbox_rows
@@ -110,3 +112,48 @@ def test_410_switches_the_endpoint_off_and_says_so(database: Database, journal: 
 def test_a_log_tail_never_makes_the_body_too_large() -> None:
     event = Event(id=1, at=START, code="job.failed", values={"job": "x", "log_tail": "é" * 100_000})
     assert len(str(envelope(event, "install"))) < 20_000
+
+
+def test_a_server_that_always_asks_for_a_second_does_not_use_up_the_tries_at_once() -> None:
+    assert wait_after(3, timedelta(seconds=1), RNG) >= SCHEDULE[3]  # type: ignore[operator]
+
+
+def test_a_message_that_is_joined_to_a_dying_one_keeps_its_own_tries(database: Database, journal: Journal) -> None:
+    emit(database, journal, "source.up")
+    with database.write() as session:
+        session.execute(update(Outbox).where(Outbox.endpoint == "chat").values(tries=len(SCHEDULE)))  # type: ignore[arg-type]
+    emit(database, journal, "source.down")
+    settle(database, "chat", NO)
+    with database.write() as session:
+        assert [row.payload["type"] for row in dead_letters(session)] == ["source.up"]
+    assert len(batch(database, timedelta(minutes=1))["chat"]) == 1
+
+
+def test_a_long_queue_is_not_tried_for_three_days_each(database: Database, journal: Journal) -> None:
+    emit(database, journal, *["budget.reached"] * 50)
+    at = timedelta(0)
+    while "money" in batch(database, at + timedelta(days=2)):
+        at += timedelta(days=2)
+        settle(database, "money", NO, at)
+        assert at < timedelta(days=200)
+    with database.write() as session:
+        assert len(dead_letters(session)) == 50
+
+
+@given(st.lists(st.sampled_from([YES, NO, NO]), max_size=25), st.integers(1, 6))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_answered_the_order_stays(
+    database: Database, journal: Journal, answers: list[Outcome], count: int
+) -> None:
+    with database.write() as session:
+        session.execute(delete(Outbox))
+    emit(database, journal, *["budget.reached"] * count)
+    with database.write() as session:
+        order = [row.id for row in session.exec(select(Outbox).where(Outbox.endpoint == "money"))]
+    sent: list[int] = []
+    for n, answer in enumerate(answers):
+        at = timedelta(hours=n)
+        found = batch(database, at).get("money", ())
+        settle(database, "money", answer, at)
+        sent += found if answer is YES else ()
+    assert sent == order[: len(sent)]
