@@ -14,7 +14,7 @@ from daemon.budgets import window_of
 from daemon.commands import Answer, Cancel, Command, DryRun, Hold, Release, SetBudget
 from daemon.decide import decide
 from daemon.intake import set_budget
-from daemon.jobfile import JobFileError, JobSpec, read_job
+from daemon.jobfile import Currency, JobFileError, JobSpec, read_job
 from daemon.models import Budget, Job
 from daemon.read import PriceView, read_snapshot, waiting_job
 from daemon.record import offer_as_json
@@ -116,7 +116,8 @@ class Answers:
     def _dry_run(self, session: Session, command: DryRun, now: datetime) -> Answer:
         """Decide as if the file had been dropped; rent nothing and write nothing."""
         try:
-            specs = read_job(command.text.encode(), command.filename)
+            settings = self.world.settings
+            specs = read_job(command.text.encode(), command.filename, Currency(settings.currency, settings.rates))
         except JobFileError as error:
             return Answer(
                 ok=False, code="bad_file", message=str(error), data={"problems": [str(p) for p in error.problems]}

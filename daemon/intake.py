@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from config.reason import Reason
+from daemon.database import Fenced
 from daemon.inbox import Claimed, Inbox, Refused
 from daemon.jobfile import JobSpec
 from daemon.models import Budget, Job, Taken
@@ -34,12 +36,32 @@ class Intake:
             self.world.journal_failure("inbox", outcome)
             return
         now = self.world.clock.now()
-        taken = [(claim, self._take(claim, now)) for claim in outcome if isinstance(claim, Claimed)]
+        taken = [
+            (claim, job_ids)
+            for claim in outcome
+            if isinstance(claim, Claimed) and (job_ids := self._safely(claim, now)) is not None
+        ]
         for refused in (r for r in outcome if isinstance(r, Refused)):
             self._refuse(refused, now)
         if taken:
             self.world.calls.submit("files", partial(self._settle, taken), lambda _: None)
             self.world.wake()
+
+    def _safely(self, claim: Claimed, now: datetime) -> list[str] | None:
+        """Take one drop; whatever is wrong with it stops no other."""
+        try:
+            return self._take(claim, now)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours is told like one of the file
+            self.world.journal_failure("intake", error)
+            reason = Reason("drop.unexpected", {"why": f"{type(error).__name__}: {error}"})
+            self.world.calls.submit("files", partial(self.inbox.refuse, claim, reason), partial(self._refused, now))
+            return None
+
+    def _refused(self, now: datetime, outcome: Any) -> None:  # noqa: ANN401 - a Refused, or what went wrong
+        if isinstance(outcome, Refused):
+            self._refuse(outcome, now)
 
     def _settle(self, taken: list[tuple[Claimed, list[str]]]) -> None:
         for claim, job_ids in taken:

@@ -24,6 +24,7 @@ from daemon.events import Journal
 from daemon.handover import Handover
 from daemon.inbox import Inbox
 from daemon.intake import Budgets, Intake
+from daemon.jobfile import Currency
 from daemon.loops import Metronome
 from daemon.machines import Listings
 from daemon.post import Post
@@ -77,7 +78,12 @@ class Daemon:
         self.prices = Prices(self.world)
         self.carry_out = CarryOut(self.world)
         self.inbox = Inbox(
-            settings.under_state(settings.inbox.folder), self.world.store, settings.inbox, clock, self.world.ids
+            settings.under_state(settings.inbox.folder),
+            self.world.store,
+            settings.inbox,
+            clock,
+            self.world.ids,
+            Currency(settings.currency, settings.rates),
         )
         self.answers = Answers(self.world, self.prices, self.control.post)
         self.control.loops = {

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from config.reason import Reason, Value
-from config.reason import Reason
 from daemon.alerts.envelope import ALERTS, envelope
 from daemon.models import Event
 

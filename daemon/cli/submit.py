@@ -48,14 +48,14 @@ def submit(ctx: click.Context, path: Path, dry_run: bool, wait: bool, as_json: b
 
 
 def _job_file(path: Path) -> Path:
-    from daemon.inbox.claim import JOB_FILES
+    from daemon.inbox import job_file_in
 
     if path.is_file():
         return path
-    found = next((path / name for name in JOB_FILES if (path / name).exists()), None)
-    if found is None:
-        raise Stop(USAGE, "no_job_file", f"{path} holds no job file", f"name one of {', '.join(JOB_FILES)}")
-    return found
+    try:
+        return job_file_in(path)
+    except FileNotFoundError as error:
+        raise Stop(USAGE, "no_job_file", str(error), "docs/job-files.md shows one") from error
 
 
 def _drop(client: Client, path: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from config.files import fit, sync_folder, write_atomically
 from config.reason import Reason
 from config.settings import InboxSettings
 from daemon.inbox.code import Dropped, read_drop
-from daemon.inbox.ready import JOB_FILES as JOB_FILES  # noqa: PLC0414 - where the command line looks for it
 from daemon.inbox.ready import Ready
 from daemon.inbox.safe_read import NotTaken
 from daemon.jobfile import Currency, JobFileError, JobSpec

@@ -16,8 +16,8 @@ from daemon.database import open_reader
 from daemon.demo.run import Demo
 from daemon.models import Machine
 from tests.e2e.dying_daemon import POINTS
+from tests.e2e.light import light_job
 
-JOBS = Path(__file__).parent / "jobs"
 PACE = {"length": "8s", "longest": "15s", "shortest": "4s", "boot": "14s", "end": "1s"}
 
 
@@ -61,7 +61,9 @@ def agent_above(pid: int) -> int:
 @pytest.fixture
 def rehearsal(tmp_path: Path) -> Iterator[Rehearsal]:
     lines: list[str] = []
-    demo = Rehearsal(tmp_path, say=lines.append, examples=JOBS, jobs=("steady", "greedy"), pace=PACE)
+    for name in ("steady", "greedy"):
+        light_job(tmp_path / "examples" / name, name)
+    demo = Rehearsal(tmp_path, say=lines.append, examples=tmp_path / "examples", jobs=("steady", "greedy"), pace=PACE)
     try:
         yield demo
     finally:

@@ -8,6 +8,7 @@ from typing import Any
 from config.clock import SystemClock
 from daemon.client import Client
 from daemon.demo.setting import DaemonProcess, write_settings
+from tests.e2e.light import TRAIN
 from tests.e2e.test_serve import answers, wait_until
 
 CLOCK = SystemClock()
@@ -26,7 +27,7 @@ def test_a_job_runs_on_this_computer_at_no_cost(tmp_path: Path) -> None:
     config.write_text(config.read_text() + "\n[clouds.local]\nenabled = true\ncpu_machines = 1\n")
     code = tmp_path / "drop" / "code"
     code.mkdir(parents=True)
-    code.joinpath("train.py").write_bytes((Path(__file__).parent / "jobs" / "steady" / "train.py").read_bytes())
+    code.joinpath("train.py").write_bytes(TRAIN.read_bytes())
     daemon = DaemonProcess(config)
     daemon.start()
     try:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.settings import AlertSettings
-from daemon.alerts import addresses
 from daemon.alerts.addresses import Forbidden, checked_address, is_inward
 from daemon.alerts.senders import send
 from tests.fakes.clock import START
@@ -18,7 +17,7 @@ METADATA = ("169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"
 def resolving_to(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
     """Let every name have these addresses."""
     answer = [(socket.AF_INET6 if ":" in a else socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, 443)) for a in found]
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: answer)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer)
 
 
 @pytest.mark.parametrize("address", [

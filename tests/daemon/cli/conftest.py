@@ -12,8 +12,6 @@ import pytest
 from daemon.demo.setting import PACE, DaemonProcess, write_settings
 from tests.e2e.test_serve import answers, wait_until
 
-STEADY = Path(__file__).parents[2] / "e2e" / "jobs" / "steady"
-
 
 @dataclass
 class Cli:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from daemon.cli.table import table, width
-from tests.daemon.cli.conftest import STEADY, Cli
+from tests.daemon.cli.conftest import Cli
+from tests.e2e.light import light_job
 from tests.e2e.test_serve import wait_until
 
 HEAVY = ("sqlmodel", "sqlalchemy", "httpx", "fastapi", "numpy", "pydantic", "apscheduler")
@@ -20,15 +20,8 @@ HEAVY = ("sqlmodel", "sqlalchemy", "httpx", "fastapi", "numpy", "pydantic", "aps
 @pytest.fixture(scope="session")
 def finished(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A job that has run to its end; its id."""
-    folder = tmp_path_factory.mktemp("job") / "训练任务"
-    shutil.copytree(STEADY, folder)
-    text = (
-        (folder / "job.yaml")
-        .read_text()
-        .replace("train.py 120", "train.py 8")
-        .replace("name: steady", "name: 训练任务-1")
-    )
-    (folder / "job.yaml").write_text(text)
+    changes = {"train.py 120": "train.py 8", "name: steady": "name: 训练任务-1"}
+    folder = light_job(tmp_path_factory.mktemp("job") / "训练任务", "steady", changes)
     run = cli("submit", "--wait", "--json", str(folder))
     assert run.returncode == 0, run.stderr
     return str(json.loads(run.stdout)["id"])
@@ -102,21 +95,20 @@ def test_costs_as_csv_name_machine_price_and_rate(cli: Cli, finished: str) -> No
     assert row["fx_rate"] == "1"
 
 
-def test_a_dry_run_shows_offers_and_budgets_and_rents_nothing(cli: Cli, finished: str) -> None:
+def test_a_dry_run_shows_offers_and_budgets_and_rents_nothing(cli: Cli, finished: str, tmp_path: Path) -> None:
+    steady = str(light_job(tmp_path / "steady", "steady"))
     before = len(json.loads(cli("machines", "--all", "--json").stdout))
-    answer = json.loads(cli("submit", "--dry-run", "--json", str(STEADY)).stdout)
+    answer = json.loads(cli("submit", "--dry-run", "--json", steady).stdout)
     assert len(answer["offers"]) == 3
     assert answer["worst_micro"] == 1_000_000  # its own budget
     assert answer["budgets"][0]["id"] == "all/month"
-    assert "Nothing was rented." in cli("submit", "--dry-run", str(STEADY)).stdout
+    assert "Nothing was rented." in cli("submit", "--dry-run", steady).stdout
     assert len(json.loads(cli("machines", "--all", "--json").stdout)) == before
     assert finished
 
 
 def test_hold_release_and_cancel(cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "long"
-    shutil.copytree(STEADY, folder)
-    (folder / "job.yaml").write_text((folder / "job.yaml").read_text().replace("name: steady", "name: long"))
+    folder = light_job(tmp_path / "long", "steady", {"name: steady": "name: long", "train.py 120": "train.py 3000"})
     job = json.loads(cli("submit", "--json", str(folder)).stdout)["id"]
 
     def state() -> str:
