@@ -76,7 +76,7 @@ def _secret_names(value: Any) -> Any:  # noqa: ANN401
 
 
 def _strategy(name: str) -> str:
-    if name.upper() not in {"EAGER_NEXT_REGION", "EAGER_FAILOVER"}:
+    if name.upper() != "EAGER_NEXT_REGION":
         raise wrong("strategy", written=name)
     return name.upper()
 

@@ -11,7 +11,7 @@ from config.settings import LocalSettings, SandboxSettings
 from pricing.sources.file import FileSource
 from pricing.sources.local import Device, LocalSource
 from pricing.sources.sandbox import SandboxSource
-from tests.contracts.price_source import NOW, Prices, PriceSourceContract
+from tests.contracts.price_source import NOW, FailingSourceContract, Prices, PriceSourceContract
 
 ROWS: Sequence[dict[str, object]] = (
     {"cloud": "aws", "region": "us-east-1", "type": "g6.xlarge", "gpu": "L4", "vcpus": 4, "memory": "16GB", "price": 0.8048},
@@ -38,7 +38,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-class TestFile(PriceSourceContract):
+class TestFile(FailingSourceContract):
     @pytest.fixture(params=["csv", "json"])
     def prices(self, request: pytest.FixtureRequest, tmp_path: Path) -> Prices:
         path = tmp_path / f"prices.{request.param}"

@@ -38,7 +38,7 @@ def stop_after(sign: str, script: str, folder: Path, *words: str) -> tuple[int, 
         while sign not in (line := job.stdout.readline()):
             assert line, f"{script} ended early"
         job.send_signal(signal.SIGTERM)
-        out = job.communicate(timeout=60)[0]
+        out = job.stdout.read()  # not `communicate`, which loses what was read ahead of the sign
     return job.returncode, out
 
 

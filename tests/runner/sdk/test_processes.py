@@ -66,16 +66,19 @@ def test_another_number_of_processes_goes_on_where_the_data_was(tmp_path: Path) 
 
 
 def test_a_signal_to_the_whole_group_stops_at_a_step_even_with_workers(tmp_path: Path) -> None:
-    job = subprocess.Popen(
-        [sys.executable, "-c", _ALONE],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True,
-    )  # fmt: skip
+    with tmp_path.joinpath("errors").open("w") as said:
+        job = subprocess.Popen(
+            [sys.executable, "-c", _ALONE],
+            stdout=subprocess.PIPE, stderr=said, text=True, cwd=tmp_path, start_new_session=True,
+        )  # fmt: skip
     assert job.stdout is not None
     while job.stdout.readline().strip() != "40":
         assert job.poll() is None
     os.killpg(job.pid, signal.SIGTERM)
-    out, errors = job.communicate(timeout=60)
-    assert job.returncode == 143, errors
+    out = job.stdout.read()  # not `communicate`, which loses what was read ahead of the line above
+    job.stdout.close()
+    code, errors = job.wait(60), tmp_path.joinpath("errors").read_text()
+    assert code == 143, errors
     last = int(out.split()[-1]) if out.split() else 40
     assert Folder(tmp_path / "checkpoints", 1).newest() == last + 1
     assert f"saved step {last + 1} and leaving" in errors
