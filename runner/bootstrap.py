@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +26,8 @@ _TRIES = 8
 _FIRST_WAIT_S = 0.5  # doubles with each try: a minute in all
 _ROOMS = Path(__file__).resolve().parent.parent
 _BUNDLED = ("config/__init__.py", "config/units.py", "config/clock.py", "runner/__init__.py")
-_BUNDLED_FOLDERS = ("runner/agent", "runner/store", "runner/sdk")
+_BUNDLED_FOLDERS = ("runner/agent", "runner/store")
+_JOB_PACKAGE = "runner/sdk/frugald"  # where the agent looks for it, wherever it is installed here
 _MAIN = "import runpy\nrunpy.run_module('runner.agent', run_name='__main__', alter_sys=True)\n"
 
 
@@ -61,8 +63,8 @@ def build_bundle() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
         _add(bundle, "__main__.py", _MAIN.encode())
-        for name in sorted(_sources()):
-            _add(bundle, name, (_ROOMS / name).read_bytes())
+        for name, path in sorted(_sources()):
+            _add(bundle, name, path.read_bytes())
     return file.getvalue()
 
 
@@ -103,11 +105,15 @@ def _patiently(store: Store, key: str, clock: Clock) -> bytes:
     return store.get(key)
 
 
-def _sources() -> Iterator[str]:
-    yield from _BUNDLED
+def _sources() -> Iterator[tuple[str, Path]]:
+    yield from ((name, _ROOMS / name) for name in _BUNDLED)
     for folder in _BUNDLED_FOLDERS:
         for path in (_ROOMS / folder).rglob("*.py"):
-            yield path.relative_to(_ROOMS).as_posix()
+            yield path.relative_to(_ROOMS).as_posix(), path
+    spec = find_spec("frugald")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for path in Path(place).rglob("*.py"):
+            yield f"{_JOB_PACKAGE}/{path.relative_to(place).as_posix()}", path
 
 
 def _add(bundle: zipfile.ZipFile, name: str, data: bytes) -> None:
