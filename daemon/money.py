@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import func
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlmodel import Session, col, select, update
 
-from config.units import cost_micro
+from config.units import MICRO, cost_micro
 from daemon.budgets import Cap, Lease, Purse, Window, scopes, window_of, windows
 from daemon.models import Budget, Job, Ledger, Machine, Spending
 from daemon.states import MACHINE_LIVE, StaleState
@@ -116,7 +117,7 @@ def _write(session: Session, machine: Machine, piece: Window, amount: int, zone:
             to_at=piece.end,
             hourly_micro=machine.hourly_micro,
             amount_micro=amount,
-            native_amount=str(native.get("hourly", "")),
+            native_amount=_native(amount, str(native.get("rate", "1"))),
             native_currency=str(native.get("currency", "")),
             fx_rate=str(native.get("rate", "1")),
         )
@@ -130,6 +131,11 @@ def _write(session: Session, machine: Machine, piece: Window, amount: int, zone:
                 set_={"amount_micro": col(Spending.amount_micro) + amount},
             )
         )
+
+
+def _native(amount_micro: int, rate: str) -> str:
+    """Return an amount in the cloud's own currency, to a millionth: `rate` is accounting units for one native unit."""
+    return str((Decimal(amount_micro) / MICRO / Decimal(rate)).quantize(Decimal("0.000001")))
 
 
 def _shrink_lease(session: Session, machine: Machine, end: datetime, total: int, carried: int) -> None:

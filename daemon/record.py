@@ -7,6 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select, update
 
 from config.reason import Reason
+from config.units import Money
 from daemon import jobs
 from daemon.decide import disk_hourly_micro
 from daemon.models import Attempt, Budget, Decision, Job, Machine
@@ -172,7 +173,7 @@ def _machine(world: World, job: Job, launch: Launch, now: datetime) -> Machine:
             "disk_hourly_micro": disk_hourly,
             "bundle": list(world.bundle),
             "guard_s": world.settings.lease.boot.total_seconds(),
-            "native": {"hourly": offer.native_hourly, "rate": offer.fx_rate},
+            "native": {"currency": _native_currency(world, offer), "rate": offer.fx_rate},
         },
         hourly_micro=offer.hourly_micro + disk_hourly,
         highest_hourly_micro=lease.hourly_micro,
@@ -183,6 +184,12 @@ def _machine(world: World, job: Job, launch: Launch, now: datetime) -> Machine:
         user=job.user,
         project=job.project,
     )
+
+
+def _native_currency(world: World, offer: Offer) -> str:
+    """Return the currency that the cloud bills in."""
+    own = world.settings.currency
+    return Money.parse(offer.native_hourly, own).currency if offer.native_hourly else own
 
 
 def _hold(world: World, session: Session, hold: Hold, now: datetime) -> None:

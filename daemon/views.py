@@ -1,7 +1,8 @@
 """What people look at: read-only questions to the tables, answered as plain JSON values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -179,41 +180,34 @@ def machines(session: Session, *, everything: bool = False) -> list[Json]:
     return [_machine(m) for m in session.exec(query)]
 
 
+_GROUPS: dict[str, Callable[[Ledger], str]] = {
+    "project": lambda row: row.project,
+    "user": lambda row: row.user,
+    "job": lambda row: row.job_id,
+    "machine": lambda row: row.machine_id,
+    "cloud": lambda row: row.cloud,
+}
+
+
 def costs(session: Session, start: datetime, end: datetime, by: str) -> list[Json]:
     """Return what was spent from `start` until before `end`, summed by project, user, job, machine or cloud.
 
-    Each row names its machines and, where all of them have the same, the native hourly price and the rate used.
+    There is a row for each native currency and rate, with the amount in both, and the machines that it is made of.
     """
-    found: dict[str, Json] = {}
+    found: dict[tuple[str, str, str], list[Ledger]] = {}
     for row in session.exec(select(Ledger).where(col(Ledger.from_at) >= start, col(Ledger.from_at) < end)):
-        key = str(
-            {
-                "project": row.project,
-                "user": row.user,
-                "job": row.job_id,
-                "machine": row.machine_id,
-                "cloud": row.cloud,
-            }[by]
-        )
-        one = found.setdefault(
-            key, {by: key, "amount_micro": 0, "native_hourly": set(), "fx_rate": set(), "machines": set()}
-        )
-        one["amount_micro"] += row.amount_micro
-        one["native_hourly"].add(row.native_amount)
-        one["fx_rate"].add(row.fx_rate)
-        one["machines"].add(row.machine_id)
-    return [_cost_row(found[key]) for key in sorted(found)]
-
-
-def _cost_row(row: Json) -> Json:
-    def only(values: set[str]) -> str:
-        return next(iter(values)) if len(values) == 1 else "several"
-
-    return row | {
-        "native_hourly": only(row["native_hourly"]),
-        "fx_rate": only(row["fx_rate"]),
-        "machines": sorted(row["machines"]),
-    }
+        found.setdefault((_GROUPS[by](row), row.native_currency, row.fx_rate), []).append(row)
+    return [
+        {
+            by: name,
+            "amount_micro": sum(row.amount_micro for row in rows),
+            "native_amount": str(sum(Decimal(row.native_amount) for row in rows)),
+            "native_currency": currency,
+            "fx_rate": rate,
+            "machines": sorted({row.machine_id for row in rows}),
+        }
+        for (name, currency, rate), rows in sorted(found.items(), key=lambda item: item[0])
+    ]
 
 
 def status(session: Session, now: datetime, zone: ZoneInfo) -> Json:

@@ -104,11 +104,19 @@ def costs(ctx: click.Context, month: str, by: str, as_csv: bool, as_json: bool) 
     if as_csv:
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow([by, "amount", "currency", "native_hourly", "fx_rate", "machines"])
+        writer.writerow([by, "amount", "currency", "native_amount", "native_currency", "fx_rate", "machines"])
         for row in found:
             amount = Money(row["amount_micro"], currency).exact().split()[0]
             writer.writerow(
-                [row[by], amount, currency, row["native_hourly"], row["fx_rate"], " ".join(row["machines"])]
+                [
+                    row[by],
+                    amount,
+                    currency,
+                    row["native_amount"],
+                    row["native_currency"],
+                    row["fx_rate"],
+                    " ".join(row["machines"]),
+                ]
             )
         sys.stdout.write(text.getvalue())
         return

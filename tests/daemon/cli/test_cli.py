@@ -91,7 +91,8 @@ def test_costs_as_csv_name_machine_price_and_rate(cli: Cli, finished: str) -> No
     (row, *_) = csv.DictReader(io.StringIO(cli("costs", "--by", "machine", "--csv").stdout))
     assert row["machine"] == row["machines"]
     assert row["currency"] == "USD"
-    assert float(row["amount"]) > 0
+    assert float(row["amount"]) == float(row["native_amount"]) > 0
+    assert row["native_currency"] == "USD"
     assert row["fx_rate"] == "1"
 
 
