@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
-from config.settings import Section, Settings
+from config.section import Section
+from config.settings import Settings
 from config.toml_lines import Key
 
 _SECRET = {"secret", "old_secret", "url"}  # never repeated: the addresses of chat robots hold their key

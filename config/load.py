@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from config.checks import complaints
 from config.explain import dotted, explain, is_section, near, setting_keys
-from config.settings import Section, Settings
+from config.section import Section
+from config.settings import Settings
 from config.toml_lines import Key, parse
 
 SEARCH = (Path("frugald.toml"), Path("/etc/frugald/frugald.toml"))

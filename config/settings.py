@@ -5,19 +5,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from config.fields import Amount, Duration, MemorySize, Span
+from config.section import Section
 from config.units import Money
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """One table of the settings file: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InboxSettings(Section):
@@ -69,6 +64,7 @@ class StoreSettings(Section):
     """The object store that the daemon and every machine can reach."""
 
     url: str = ""  # empty: a folder `store` in `state_dir`
+    profile: str = ""  # s3 only: of ~/.aws/config; empty: credentials as every AWS program finds them
 
 
 class PriceSettings(Section):
@@ -137,13 +133,14 @@ class Settings(Section):
     """All of them."""
 
     state_dir: Path = Path("var")
+    mode: Literal["rent", "advise"] = "rent"  # advise: decide and say, rent nothing
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     timezone: str = "UTC"  # of the budget periods
     default_budget: Amount | None = None  # of a job that names none
     tick: Span = timedelta(seconds=1)  # how often the loop looks, at least
     charge_every: Span = timedelta(minutes=1)  # a billing interval in the ledger
     silent_after: Span = timedelta(minutes=3)  # a machine not heard for this long is lost
-    rates: dict[str, Annotated[float, Field(gt=0)]] = {}  # accounting units for one unit of another currency
+    rates: dict[str, Annotated[float, Field(gt=0)]] = {}  # noqa: RUF012 - pydantic copies it; accounting units for one unit of another currency
     inbox: InboxSettings = InboxSettings()
     lease: LeaseSettings = LeaseSettings()
     store: StoreSettings = StoreSettings()

@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Engine
 from sqlmodel import Session, select
 
-from daemon import views
+from daemon import reserved, views
 from daemon.commands import Answer, Cancel, Command, Commands, DryRun, Hold, Release, SetBudget
 from daemon.database import open_reader
 from daemon.models import Attempt, Job
 from daemon.record import offer_as_json
+from daemon.reserved import Offerings
 from pricing.offer import Offer
 from runner.store import Missing, Store
 from runner.store.records import attempt_key
@@ -75,6 +76,7 @@ class Inside:
     facts: Facts
     now: Callable[[], datetime]
     offers: Callable[[], tuple[Offer, ...]]
+    reserved: Callable[[], Offerings]
 
     @property
     def zone(self) -> ZoneInfo:
@@ -195,6 +197,14 @@ def _money(inside: Inside) -> APIRouter:
         start, end = _month(month, inside.now(), inside.zone)
         return views.costs(opened, start, end, by)
 
+    @app.get("/bills")
+    def bills(opened: Reading) -> list[Json]:
+        return views.bills(opened)
+
+    @app.get("/advice")
+    def advice(opened: Reading) -> Json:
+        return reserved.answer(opened, inside.reserved(), inside.now())
+
     return app
 
 
@@ -254,7 +264,13 @@ class ApiServer:
             timezone=settings.timezone,
         )
         inside = Inside(
-            self._reader, daemon.answers, world.store, facts, world.clock.now, lambda: daemon.prices.book.offers
+            self._reader,
+            daemon.answers,
+            world.store,
+            facts,
+            world.clock.now,
+            offers=lambda: daemon.prices.book.offers,
+            reserved=lambda: daemon.reserved.offerings,
         )
         config = uvicorn.Config(
             build_api(inside), uds=str(self._socket), log_level="warning", lifespan="off", access_log=False

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select, update
 
 from config.reason import Reason
 from daemon import jobs, orders
+from daemon.advise import advises
 from daemon.models import Attempt, Job, Machine
 from daemon.sold_out import remember
 from daemon.states import JobState, MachineState, StaleState
@@ -34,6 +35,7 @@ class CarryOut:
         self._not_before: dict[str, datetime] = {}  # machines whose next call must wait
         self._leases: dict[str, tuple[int, int]] = {}  # machine -> (lease, beat) last written for it
         self._words: dict[str, int] = {}  # attempt -> command last written for it
+        self._only_looks = advises(world.settings)  # nothing is rented or ended
 
     def adopt(self, now: datetime) -> None:
         """Begin after a start: what was intended may have been asked for, so it is looked for first."""
@@ -77,6 +79,8 @@ class CarryOut:
             if now - machine.intended_at > self.world.settings.lease.end:
                 self._too_late(machine, now)
                 return
+            if self._only_looks:
+                return
             counts["launch"] += 1
             self._call(
                 machine, partial(orders.rent, self.world.store, provider, launch), partial(self._launched, machine)
@@ -84,7 +88,7 @@ class CarryOut:
         elif machine.state == MachineState.UNKNOWN:
             counts["find"] += 1
             self._call(machine, partial(provider.find, machine.token), partial(self._found, machine))
-        elif machine.state == MachineState.ENDING and machine.provider_id:
+        elif machine.state == MachineState.ENDING and machine.provider_id and not self._only_looks:
             counts["terminate"] += 1
             self._not_before[machine.id] = now + _ASK_AGAIN
             self._call(machine, partial(provider.terminate, machine.provider_id), partial(self._terminated, machine))

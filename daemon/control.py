@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
+from daemon.advise import advises, record_advice
 from daemon.database import Fenced
 from daemon.decide import decide
 from daemon.read import PriceView, read_snapshot
@@ -32,7 +33,8 @@ class Decisions:
         """Make one plan and write it down; return how much of each kind it holds."""
         with self.world.database.write() as session:
             plan = decide(read_snapshot(self.world, session, self.prices, now))
-            record(self.world, session, plan, now)
+            write_down = record_advice if advises(self.world.settings) else record
+            write_down(self.world, session, plan, now)
         return {
             "launches": len(plan.launches),
             "renewals": len(plan.renewals),

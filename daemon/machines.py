@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select, update
 
 from config.reason import Reason, sentence
 from daemon import jobs, money, sold_out
+from daemon.advise import advises
 from daemon.models import Attempt, Machine, PoolLife
 from daemon.reports import Report, apply_report, read_report
 from daemon.states import MachineState
@@ -18,6 +19,7 @@ from runner import provider as cloud
 
 _MISSING_FOR = timedelta(minutes=5)
 _NOBODYS_GRACE = timedelta(minutes=2)
+_TOLD_AGAIN = timedelta(days=1)
 _BELIEVED = (MachineState.REQUESTED, MachineState.BOOTING, MachineState.RUNNING, MachineState.ENDING)
 
 
@@ -170,10 +172,14 @@ class Listings:
                 continue
             since = self._nobodys.setdefault(machine.id, now)
             if now - since >= _NOBODYS_GRACE:
-                self._nobodys[machine.id] = now + _NOBODYS_GRACE * 5  # asked again if it is still there then
+                only_looks = advises(self.world.settings)
+                # told, or asked to end, again if it is still there then
+                self._nobodys[machine.id] = now + (_TOLD_AGAIN if only_looks else _NOBODYS_GRACE * 5)
                 self.world.journal.emit(
                     session, now, "machine.leaked", cloud=name, machine_there=machine.id, command="frugald reap"
                 )
+                if only_looks:
+                    continue
                 end = partial(self.world.providers[name].terminate, machine.id)
                 self.world.calls.submit(f"cloud:{name}", end, lambda _: None)
 

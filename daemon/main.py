@@ -15,12 +15,14 @@ from config.clock import Clock, SystemClock
 from config.settings import Settings
 from daemon.accounts import Accounts
 from daemon.answers import Answers
+from daemon.bills import Bills
 from daemon.calls import Calls, InlineCalls, ThreadCalls
 from daemon.carry_out import CarryOut
 from daemon.control import Control, Decisions
 from daemon.database import Fenced, open_database
 from daemon.deliveries import Deliveries
 from daemon.events import Journal
+from daemon.grants import Grants
 from daemon.handover import Handover
 from daemon.inbox import Inbox
 from daemon.intake import Budgets, Intake
@@ -30,6 +32,7 @@ from daemon.machines import Listings
 from daemon.post import Post
 from daemon.prices import Prices
 from daemon.reports import Reports
+from daemon.reserved import Reserved
 from daemon.world import Ids, World
 from pricing.offer import PriceSource
 from runner.bootstrap import publish_bundle
@@ -76,6 +79,7 @@ class Daemon:
         self.world = build_world(settings, self.control, ports)
         clock = self.world.clock
         self.prices = Prices(self.world)
+        self.reserved = Reserved(self.world)
         self.carry_out = CarryOut(self.world)
         self.inbox = Inbox(
             settings.under_state(settings.inbox.folder),
@@ -90,8 +94,11 @@ class Daemon:
             "reports": Reports(self.world),
             "listings": Listings(self.world),
             "step": Step(Handover(self.world), Decisions(self.world, self.prices), self.carry_out),
+            "grants": Grants(self.world),
             "accounts": Accounts(self.world),
             "prices": self.prices,
+            "bills": Bills(self.world),
+            "reserved": self.reserved,
             "intake": Intake(self.world, self.inbox),
             "post": Post(self.world),
             "deliveries": Deliveries(self.world),
@@ -107,8 +114,11 @@ class Daemon:
             "step": tick,
             "post": tick,
             "listings": 2 * tick,
+            "grants": tick,
             "accounts": tick,
             "prices": self.settings.prices.every,
+            "bills": timedelta(hours=1),
+            "reserved": timedelta(minutes=10),
             "intake": self.settings.inbox.every,
             "deliveries": 2 * tick,
         }
@@ -138,7 +148,7 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
     state.mkdir(parents=True, exist_ok=True)
     clock, rng = ports.clock or SystemClock(), ports.rng or random.SystemRandom()
     ids = Ids(rng)
-    store = open_store(settings.store.url or f"file://{state / 'store'}")
+    store = open_store(settings.store.url or f"file://{state / 'store'}", _store_options(settings))
     database = open_database(state / "frugald.db", ids.new("f"), clock.now())
     clouds = build_clouds(settings, database.install_id, clock)
     sources = tuple(clouds.sources)
@@ -154,9 +164,15 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
         calls=ports.calls(control) if ports.calls else ThreadCalls(control.post),
         providers=ports.providers(clouds.providers) if ports.providers else clouds.providers,
         sources=ports.sources(sources) if ports.sources else sources,
+        bills=tuple(clouds.bills),
+        grants=clouds.grants,
         bundle=publish_bundle(store),
         credentials=Path(credentials) if credentials else None,
     )
+
+
+def _store_options(settings: Settings) -> dict[str, str]:
+    return {"profile": settings.store.profile} if settings.store.profile else {}
 
 
 def inline(control: Control) -> Calls:

@@ -268,6 +268,22 @@ class Ledger(SQLModel, table=True):
     fx_rate: str = "1"
 
 
+class BillCheck(SQLModel, table=True):
+    """What a cloud billed for one machine and UTC day, beside what the ledger says: the newest comparison of them."""
+
+    __tablename__ = "bill_check"
+    __table_args__ = (UniqueConstraint("cloud", "day", "machine"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    cloud: str
+    day: str  # such as `2026-12-08`
+    machine: str  # empty: what the bill gives no machine for
+    ledger_micro: int = _money()
+    billed_micro: int = _money()
+    estimated: bool  # the cloud may still change it
+    checked_at: datetime = _time()
+
+
 class Spending(SQLModel, table=True):
     """The ledger summed by scope and hour, kept by `amount = amount + n` in the same transaction."""
 

@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from config import gpus
 from config.reason import Reason
 from daemon import jobs, money, sold_out
+from daemon.advise import advises, for_advice
 from daemon.jobfile import JobSpec
 from daemon.models import Attempt, Budget, Job, Machine
 from daemon.snapshot import HeldJob, LiveMachine, Snapshot, WaitingJob
@@ -40,7 +41,7 @@ def read_snapshot(world: World, session: Session, prices: PriceView, now: dateti
     recent = session.exec(
         select(func.count()).select_from(Machine).where(col(Machine.intended_at) > now - _MINUTE)
     ).one()
-    return Snapshot(
+    snapshot = Snapshot(
         now=now,
         waiting=tuple(_waiting(world, session)),
         held=tuple(_held(session)),
@@ -57,6 +58,7 @@ def read_snapshot(world: World, session: Session, prices: PriceView, now: dateti
         quotas=prices.quotas,
         uncapped_clouds=_uncapped(world, session),
     )
+    return for_advice(snapshot) if advises(settings) else snapshot
 
 
 def waiting_job(world: World, job: Job, waits_for: tuple[str, ...] = ()) -> WaitingJob:

@@ -88,19 +88,19 @@ def _release(world: World, session: Session, release: Release, now: datetime) ->
 
 def _launch(world: World, session: Session, launch: Launch, now: datetime) -> None:
     job = session.get_one(Job, launch.job)
-    decision = _decision(world, launch, now)
+    chosen = decision(world, launch, now)
     machine = _machine(world, job, launch, now)
     attempt = Attempt(
         id=f"{job.id}-{job.attempts}",
         job_id=job.id,
         n=job.attempts,
         machine_id=machine.id,
-        decision_id=decision.id,
+        decision_id=chosen.id,
         state=AttemptState.PLACED,
         state_since=now,
         created_at=now,
     )
-    session.add_all([decision, machine])
+    session.add_all([chosen, machine])
     session.flush()
     session.add(attempt)
     world.journal.advance(
@@ -119,14 +119,15 @@ def _launch(world: World, session: Session, launch: Launch, now: datetime) -> No
         job=job,
         machine=machine,
         attempt=attempt.n,
-        offer=_short(offer),
+        offer=short(offer),
         market=str(offer.pool.market),
         hourly_micro=machine.hourly_micro,
         on_demand_hourly_micro=machine.on_demand_hourly_micro,
     )
 
 
-def _decision(world: World, launch: Launch, now: datetime) -> Decision:
+def decision(world: World, launch: Launch, now: datetime) -> Decision:
+    """Return why an offer was chosen, as it is kept."""
     return Decision(
         id=world.ids.new("d"),
         job_id=launch.job,
@@ -222,6 +223,7 @@ def _period(session: Session, budget: str, start: datetime) -> dict[str, Any]:
     return {"budget": budget, "cap_micro": cap, "period_start": start.isoformat()}
 
 
-def _short(offer: Offer) -> str:
+def short(offer: Offer) -> str:
+    """Return an offer as a sentence names it, such as `A10G spot in aws/us-east-1c`."""
     gpus = "" if offer.gpus == 1 else f"{offer.gpus:g} x "
     return f"{gpus}{offer.gpu or 'CPU'} {offer.pool.market} in {offer.pool.cloud}/{offer.pool.zone}"

@@ -12,6 +12,7 @@ from config.reason import sentence
 from daemon.budgets import window_of
 from daemon.models import (
     Attempt,
+    BillCheck,
     Budget,
     Decision,
     Endpoint,
@@ -27,7 +28,7 @@ from daemon.money import read_purse
 from daemon.states import JOB_TERMINAL, MACHINE_LIVE, AttemptState
 
 Json = dict[str, Any]
-QUIET = (".state", "checkpoint.saved", "machine.running", "machine.requested")
+QUIET = (".state", "checkpoint.saved", "machine.running", "machine.requested", "bill.checked")
 """Endings of event codes that are left out unless everything is asked for."""
 
 
@@ -208,6 +209,35 @@ def costs(session: Session, start: datetime, end: datetime, by: str) -> list[Jso
         }
         for (name, currency, rate), rows in sorted(found.items(), key=lambda item: item[0])
     ]
+
+
+def bills(session: Session) -> list[Json]:
+    """Return the last comparison of each cloud's bill with the ledger, summed over its days and by machine."""
+    newest = dict(session.exec(select(BillCheck.cloud, func.max(BillCheck.checked_at)).group_by(BillCheck.cloud)).all())
+    return [
+        _bill(cloud, session.exec(select(BillCheck).where(BillCheck.cloud == cloud, BillCheck.checked_at == at)).all())
+        for cloud, at in sorted(newest.items())
+    ]
+
+
+def _bill(cloud: str, rows: Sequence[BillCheck]) -> Json:
+    sums: dict[str, list[int]] = {}
+    for row in rows:
+        pair = sums.setdefault(row.machine, [0, 0])
+        pair[0], pair[1] = pair[0] + row.ledger_micro, pair[1] + row.billed_micro
+    return {
+        "cloud": cloud,
+        "since": min(row.day for row in rows),
+        "until": max(row.day for row in rows),
+        "checked_at": _iso(rows[0].checked_at),
+        "estimated": any(row.estimated for row in rows),
+        "ledger_micro": sum(row.ledger_micro for row in rows),
+        "billed_micro": sum(row.billed_micro for row in rows),
+        "machines": [
+            {"machine": machine, "ledger_micro": ledger, "billed_micro": billed}
+            for machine, (ledger, billed) in sorted(sums.items())
+        ],
+    }
 
 
 def status(session: Session, now: datetime, zone: ZoneInfo) -> Json:

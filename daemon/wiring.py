@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 
 from config.clock import Clock
 from config.settings import Settings
+from pricing.bill import BillSource
 from pricing.offer import PriceSource
 from runner.provider import Provider
+from runner.store.grants import MachineKeys
 
 
 @dataclass
 class Clouds:
-    """Where machines are rented, and where prices come from."""
+    """Where machines are rented, where prices come from, and where bills can be seen."""
 
     providers: dict[str, Provider] = field(default_factory=dict)
     sources: list[PriceSource] = field(default_factory=list)
+    bills: list[BillSource] = field(default_factory=list)
+    grants: dict[str, MachineKeys] = field(default_factory=dict)
 
 
 def build_clouds(settings: Settings, owner: str, clock: Clock) -> Clouds:

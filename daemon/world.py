@@ -14,9 +14,11 @@ from daemon.database import Database
 from daemon.events import Journal
 from daemon.jobfile import JobSpec
 from daemon.models import Job
+from pricing.bill import BillSource
 from pricing.offer import PriceSource
 from runner.provider import Provider
 from runner.store import Store
+from runner.store.grants import MachineKeys
 
 _LETTERS = "23456789abcdefghjkmnpqrstvwxyz"  # no two that look alike
 
@@ -46,6 +48,8 @@ class World:
     calls: Calls
     providers: Mapping[str, Provider]
     sources: tuple[PriceSource, ...]
+    bills: tuple[BillSource, ...] = ()
+    grants: Mapping[str, MachineKeys] = field(default_factory=dict)  # clouds that hand out credentials for machines
     bundle: tuple[str, str] = ("", "")  # the agent's key in the store and its sha256
     credentials: Path | None = None
     wake: Callable[[], None] = lambda: None  # asks for a step soon

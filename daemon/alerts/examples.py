@@ -53,6 +53,8 @@ _VALUES: dict[str, Mapping[str, Any]] = {
         "hourly_micro": 412_000,
         "on_demand_hourly_micro": 1_006_000,
     },
+    "job.advised": _JOB
+    | {"offer": "A10G spot in aws/us-east-1c", "pool": "aws/us-east-1c/g5.xlarge/spot", "hourly_micro": 412_000},
     "job.started": _JOB | _OFFER,
     "job.resumed": _JOB | _OFFER | {"step": 12_000, "lost_s": 41.0},
     "job.interrupted": _JOB
@@ -87,6 +89,20 @@ _VALUES: dict[str, Mapping[str, Any]] = {
         "why": "aws/us-east-1a/p3.2xlarge/spot: spot at $3.20/h is not below on demand at $3.06/h",
         "command": "frugald status",
     },
+    "grant.short": {"cloud": "aws", "life_s": 3600.0, "lease_s": 7200.0},
+    "bill.drift": {
+        "cloud": "aws",
+        "day": "2026-11-29",
+        "billed_micro": 10_400_000,
+        "ledger_micro": 10_000_000,
+        "machines": 1,
+        "worst": Reason(
+            "billing.machine",
+            {"machine": "m4d8kq2xz", "job": "jk4m9q2ab", "billed_micro": 5_400_000, "ledger_micro": 5_000_000},
+        ).stored(),
+        "command": "frugald costs --month 2026-11 --by machine",
+    },
+    "bill.unchecked": {"cloud": "aws", "why": Reason("billing.no_tags").stored(), "command": "frugald costs"},
     "source.down": {"source": "aws", "why": "could not connect", "command": "frugald status"},
     "source.up": {"source": "aws"},
     "file.rejected": {"file": "train.yaml", "why": "line 4: it is not UTF-8: save it again as UTF-8"},

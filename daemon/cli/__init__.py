@@ -28,6 +28,7 @@ COMMANDS = {
     "budgets": ("daemon.cli.money", "List budgets"),
     "budget": ("daemon.cli.money", "Set a budget"),
     "costs": ("daemon.cli.money", "List what a month has cost"),
+    "advise": ("daemon.cli.money", "Say which reserved capacity would have paid for itself"),
 }
 
 

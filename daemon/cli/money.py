@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import sys
+from typing import Any
 
 import click
 
@@ -101,6 +102,7 @@ def costs(ctx: click.Context, month: str, by: str, as_csv: bool, as_json: bool) 
     with daemon(ctx) as client:
         currency = client.get("/status")["currency"]
         found = client.get("/costs", month=month, by=by)
+        bills = client.get("/bills")
     if as_csv:
         text = io.StringIO()
         writer = csv.writer(text)
@@ -122,4 +124,63 @@ def costs(ctx: click.Context, month: str, by: str, as_csv: bool, as_json: bool) 
         return
     rows = [(row[by], money(row["amount_micro"], currency), str(len(row["machines"]))) for row in found]
     rows.append(("total", money(sum(row["amount_micro"] for row in found), currency), ""))
-    show(found, table((by, "cost", "machines"), rows, right=("cost", "machines")), as_json=as_json)
+    shown = table((by, "cost", "machines"), rows, right=("cost", "machines"))
+    show(found, "\n".join([shown, *(_bill(bill, currency) for bill in bills)]), as_json=as_json)
+
+
+def _bill(bill: dict[str, Any], currency: str) -> str:
+    """Return the line on a cloud's own bill."""
+    days = bill["since"] if bill["since"] == bill["until"] else f"{bill['since']} to {bill['until']}"
+    billed, ledger = money(bill["billed_micro"], currency), money(bill["ledger_micro"], currency)
+    so_far = " so far" if bill["estimated"] else ""
+    return f"{bill['cloud']} billed {billed}{so_far} for {days}; the ledger has {ledger} for these days"
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Show every offering, not the best of each machine type only.")
+@as_json
+@click.pass_context
+def advise(ctx: click.Context, everything: bool, as_json: bool) -> None:
+    """Say which reserved capacity would have paid for what was run in the last 30 days; buy nothing."""
+    with daemon(ctx) as client:
+        currency = client.get("/status")["currency"]
+        found = client.get("/advice")
+    show(found, "\n".join(_advice(found, currency, everything=everything)), as_json=as_json)
+
+
+def _advice(found: dict[str, Any], currency: str, *, everything: bool) -> list[str]:
+    if not found["used"]:
+        return [f"nothing was rented in the last {found['days']} days, so there is nothing to advise on"]
+    rows = [
+        (
+            f"{used['cloud']}/{used['region']}/{used['type']}",
+            f"{used['hours']:.1f}",
+            money(used["cost_micro"], currency),
+            *_offering(offering, currency),
+        )
+        for used in found["used"]
+        for offering in (used["offerings"] if everything else used["offerings"][:1]) or [None]
+    ]
+    head = ("ran in 30 days", "hours", "cost", "reserved, upfront", "an hour", "pays from", "a month")
+    lines = [table(head, rows, right=("hours", "cost", "an hour", "pays from"))]
+    if not found["known"]:
+        lines.append("no reserved offerings are known: no price source here lists any")
+    return [*lines, "frugald never buys reserved capacity: this is advice only"]
+
+
+def _offering(offering: dict[str, Any] | None, currency: str) -> tuple[str, str, str, str]:
+    if offering is None:
+        return "-", "-", "-", "no offering known"
+    years = offering["term_hours"] // 8760
+    kind = "" if offering["offering_class"] == "standard" else f" {offering['offering_class']}"
+    name = f"{years}y{kind}, {offering['payment'].removesuffix(' Upfront').lower()}"
+    hourly = money(offering["effective_hourly_micro"], currency)
+    return name, hourly, f"{offering['hours_needed']:.0f} h", _verdict(offering, currency)
+
+
+def _verdict(offering: dict[str, Any], currency: str) -> str:
+    if offering["pays"]:
+        return f"saves {money(offering['saved_micro'], currency)}"
+    if offering["never"]:
+        return "never pays"
+    return f"{money(-offering['saved_micro'], currency)} dearer"

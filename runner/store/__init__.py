@@ -12,7 +12,7 @@ Options = Mapping[str, str]
 
 
 def open_store(url: str, options: Options | None = None) -> Store:
-    """Open the store at `url`: `file:///absolute/folder`, or `memory://` for a new one inside this process.
+    """Open the store at `url`: `file:///absolute/folder`, `s3://bucket/prefix`, or `memory://`: a new one in this process.
 
     A file URL is taken as it stands, without percent signs for special characters. `options` hold what a URL must not
     show. Raises StoreError.
@@ -34,6 +34,12 @@ def _file(rest: str, options: Options) -> Store:
     return local_store(Path(rest))
 
 
+def _s3(rest: str, options: Options) -> Store:
+    from runner.store.s3 import bucket_store
+
+    return bucket_store(rest, options)
+
+
 def _memory(rest: str, options: Options) -> Store:
     _refuse(options, "memory")
     if rest:
@@ -46,4 +52,4 @@ def _refuse(options: Options, scheme: str) -> None:
         raise StoreError(f"a {scheme} store takes no options: remove {', '.join(sorted(options))}")
 
 
-_OPENERS: dict[str, Callable[[str, Options], Store]] = {"file": _file, "memory": _memory}
+_OPENERS: dict[str, Callable[[str, Options], Store]] = {"file": _file, "memory": _memory, "s3": _s3}

@@ -1,5 +1,6 @@
 """Every store that obstore speaks to, behind our own few calls; the local file system is one of them."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from runner.store.base import Missing, ObjectInfo, StoreError
 from runner.store.files import write_whole
 from runner.store.keys import check_key, check_prefix, read, spell
 
+_PART = 8 * 2**20  # bytes
+_PARTS = 9_000  # S3 and OSS take 10,000 of one file
+
 
 class ObstoreStore:
     """Objects behind obstore. An object appears whole because obstore writes aside, then renames or commits."""
@@ -25,29 +29,30 @@ class ObstoreStore:
     def put(self, key: str, data: bytes) -> None:
         """Write one object whole. Raises StoreError."""
         with self._errors("write", key):
-            obstore.put(self._store, spell(check_key(key)), data)
+            obstore.put(self._store, self._path(key), data)
 
     def put_file(self, key: str, path: Path) -> None:
         """Write one object from a file, in parts if it is large. Raises StoreError, also when the file can't be read."""
-        check_key(key)
+        spelled = self._path(key)
         try:
             file = path.open("rb")
         except OSError as error:
             raise StoreError(f"{path} can't be stored: {error}") from error
         with file, self._errors("write", key):
-            obstore.put(self._store, spell(key), file)
+            size = os.fstat(file.fileno()).st_size
+            obstore.put(self._store, spelled, file, chunk_size=max(_PART, -(-size // _PARTS)))
 
     def get(self, key: str) -> bytes:
         """Read one object whole. Raises Missing, StoreError."""
         with self._errors("read", key):
-            return bytes(obstore.get(self._store, spell(check_key(key))).bytes())
+            return bytes(obstore.get(self._store, self._path(key)).bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read up to `length` bytes from `start`; empty at or past the end. Raises Missing, StoreError."""
         try:
             with self._errors("read", key):
                 where = (start, start + max(length, 1))
-                return bytes(obstore.get(self._store, spell(check_key(key)), options={"range": where}).bytes())[:length]
+                return bytes(obstore.get(self._store, self._path(key), options={"range": where}).bytes())[:length]
         except Missing:
             raise
         except StoreError:
@@ -75,7 +80,7 @@ class ObstoreStore:
         """Return what is known of one object, None if there is none. Raises StoreError."""
         try:
             with self._errors("look at", key):
-                return _info(obstore.head(self._store, spell(check_key(key))))
+                return _info(obstore.head(self._store, self._path(key)))
         except Missing:
             return None
 
@@ -83,13 +88,13 @@ class ObstoreStore:
         """Remove one object; none there is success. Raises StoreError."""
         try:
             with self._errors("delete", key):
-                obstore.delete(self._store, spell(check_key(key)))
+                obstore.delete(self._store, self._path(key))
         except Missing:
             return
 
     def _chunks(self, key: str) -> Iterator[bytes]:
         with self._errors("read", key):
-            yield from obstore.get(self._store, spell(check_key(key))).stream()
+            yield from obstore.get(self._store, self._path(key)).stream()
 
     def _size(self, key: str) -> int:
         info = self.head(key)
@@ -97,18 +102,24 @@ class ObstoreStore:
             raise Missing(f"there is no object {key!r} in {self.url}")
         return info.size
 
+    def _path(self, key: str) -> str:
+        """Return where an object lies for obstore. Raises StoreError when `key` is none."""
+        return spell(check_key(key))
+
     @contextmanager
     def _errors(self, action: str, key: str) -> Iterator[None]:
         """Turn what obstore and the disk raise into Missing and StoreError."""
         try:
             yield
-        except FileNotFoundError as error:
-            # Only an object can be missing: folders are made when something is written.
-            raise Missing(f"there is no object {key!r} in {self.url}") from error
         except (BaseError, OSError, ValueError) as error:
-            # obstore adds its own source code after an empty line.
-            said = str(error).partition("\n\n")[0]
-            raise StoreError(f"can't {action} {key!r} in {self.url}: {said}") from error
+            raise self._explained(error, action, key) from error
+
+    def _explained(self, error: Exception, action: str, key: str) -> StoreError:
+        """Return an error that says what was tried, where, and what came of it."""
+        if isinstance(error, FileNotFoundError):
+            # Only an object can be missing: folders are made when something is written.
+            return Missing(f"there is no object {key!r} in {self.url}")
+        return StoreError(f"can't {action} {key!r} in {self.url}: {said(error)}")
 
 
 def local_store(path: Path) -> ObstoreStore:
@@ -117,8 +128,12 @@ def local_store(path: Path) -> ObstoreStore:
     try:
         return ObstoreStore(url, LocalStore(prefix=path, mkdir=True))
     except (BaseError, OSError, ValueError) as error:
-        said = str(error).partition("\n\n")[0]
-        raise StoreError(f"can't open the store {url}: {said}") from error
+        raise StoreError(f"can't open the store {url}: {said(error)}") from error
+
+
+def said(error: Exception) -> str:
+    """Return an error's own words, without the source code that obstore adds after an empty line."""
+    return str(error).partition("\n\n")[0]
 
 
 def _info(meta: Any) -> ObjectInfo:  # noqa: ANN401 - a TypedDict that exists for type checkers only

@@ -51,6 +51,8 @@ def test_the_version_costs_no_imports() -> None:
         ["offers", "--gpu", "A100", "--market", "spot"],
         ["events", "--all"],
         ["costs", "--by", "machine"],
+        ["advise"],
+        ["advise", "--all"],
     ],
 )
 def test_lists_fit_a_terminal_and_speak_json(cli: Cli, finished: str, words: list[str]) -> None:
@@ -94,6 +96,16 @@ def test_costs_as_csv_name_machine_price_and_rate(cli: Cli, finished: str) -> No
     assert float(row["amount"]) == float(row["native_amount"]) > 0
     assert row["native_currency"] == "USD"
     assert row["fx_rate"] == "1"
+
+
+def test_advice_says_that_no_offerings_are_known_and_that_nothing_is_bought(cli: Cli, finished: str) -> None:
+    assert finished
+    shown = cli("advise").stdout
+    assert "no reserved offerings are known" in shown
+    assert "never buys" in shown
+    (used, *_) = json.loads(cli("advise", "--json").stdout)["used"]
+    assert used["cost_micro"] > 0 < used["hours"]
+    assert used["offerings"] == []
 
 
 def test_a_dry_run_shows_offers_and_budgets_and_rents_nothing(cli: Cli, finished: str, tmp_path: Path) -> None:

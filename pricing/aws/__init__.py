@@ -1,0 +1,1 @@
+"""AWS: clients, and what the price source asks them."""

@@ -1,0 +1,1 @@
+"""EC2: what the provider for AWS is made of."""
