@@ -28,7 +28,7 @@ OPTIONS = ("endpoint", "grant", "profile", "region")
 _LONGEST_PREFIX = 64  # bytes; the policy of a grant repeats it and may have 2048 in all
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9._/-]*")  # nothing that a policy would take for a pattern
-_REGION_AT_END = re.compile(r"-([a-z]{2}(?:-[a-z]+)+-\d)$")  # of the buckets that `frugald setup aws` makes
+_REGION_AT_END = re.compile(r"-([a-z]{2}(?:-[a-z]+)+-\d)$")  # of buckets that are named after their region
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 # obstore's 30 s for a whole answer would cut large files off.
 _CLIENT: "ClientConfig" = {"connect_timeout": "5s", "timeout": "30m", "read_timeout": "30s"}
@@ -37,8 +37,8 @@ _RETRY: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=30
 _HELD = timedelta(minutes=6)
 
 _ADVICE = {
-    "NoSuchBucket": "there is no such bucket: make it with `frugald setup aws`, or correct `store.url`",
-    "AccessDenied": "the credentials may not do that: `frugald setup aws` gives the roles what they need",
+    "NoSuchBucket": "there is no such bucket: make it with `aws s3 mb`, or correct `store.url`",
+    "AccessDenied": "the credentials may not do that: docs/store.md lists the permissions that a store needs",
     "ExpiredToken": "the credentials have expired: renew them (`aws sso login`), or use a profile that renews itself",
     "InvalidAccessKeyId": "AWS doesn't know the access key: correct the profile or AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret key doesn't fit the access key: correct the profile or AWS_SECRET_ACCESS_KEY",

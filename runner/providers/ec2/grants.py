@@ -119,5 +119,7 @@ def _judged(error: ClientError, role: str) -> ProviderError:
     if code in _THROTTLED:
         return Throttled(str(error))
     if code in _DENIED:
-        return Denied(f"no credentials for machines: {role} can't be taken on ({error}); run `frugald setup aws`")
+        return Denied(
+            f"no credentials for machines: {role} can't be taken on ({error}); let the daemon assume it, see docs/store.md"
+        )
     return ProviderError(f"no credentials for machines: {error}")

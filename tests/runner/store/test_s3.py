@@ -131,7 +131,7 @@ def test_what_is_missing_is_missing_also_where_s3_only_says_denied(store: Store,
 
 def test_a_bucket_that_is_not_there_says_so(cloud: Bucket) -> None:
     assert cloud.endpoint
-    with pytest.raises(StoreError, match="no such bucket: make it with `frugald setup aws`"):
+    with pytest.raises(StoreError, match="no such bucket: make it with `aws s3 mb`"):
         open_store("s3://another-bucket").put("key", b"x")
 
 
