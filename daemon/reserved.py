@@ -14,7 +14,7 @@ from pricing.commitments import MONTH_HOURS, Advice, ReservedOffering, ReservedS
 from pricing.offer import Market
 
 Offerings = Mapping[str, Sequence[ReservedOffering]]
-"""What can be reserved, by cloud."""
+"""What can be reserved, by source."""
 
 _DAYS = 30
 _REFRESHED = timedelta(days=1)
@@ -58,12 +58,17 @@ def answer(session: Session, offerings: Offerings, now: datetime) -> dict[str, A
             "type": kind,
             "hours": run.hours,
             "cost_micro": run.cost_micro,
-            "offerings": _judged(region, kind, run, offerings.get(cloud, ())),
+            "offerings": _judged(region, kind, run, _of(cloud, offerings)),
         }
         for (cloud, region, kind), run in _usage(session, now - _DAYS * 24 * _HOUR, now).items()
     ]
     known = sum(len(some) for some in offerings.values())
     return {"days": _DAYS, "known": known, "used": sorted(used, key=lambda one: -one["cost_micro"])}
+
+
+def _of(cloud: str, offerings: Offerings) -> list[ReservedOffering]:
+    """Return what all sources of a cloud say: one may be named after a region as well, such as `aws/us-east-1`."""
+    return [one for name, some in offerings.items() if name.partition("/")[0] == cloud for one in some]
 
 
 def _judged(region: str, kind: str, run: Usage, offerings: Sequence[ReservedOffering]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class ReservedOffering:
 
 @runtime_checkable
 class ReservedSource(Protocol):
-    """A price source that also knows what reserving would cost; `name` is its cloud's."""
+    """A price source that also knows what reserving would cost; `name` is its cloud's, or `cloud/region`."""
 
     name: str
 
