@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 from tests.clouds.wire import Refused
 
+_THROTTLED = {
+    "ec2": ("RequestLimitExceeded", "Request limit exceeded.", 503),
+    "s3": ("SlowDown", "Please reduce your request rate.", 503),
+    "sts": ("Throttling", "Rate exceeded", 400),
+    "iam": ("Throttling", "Rate exceeded", 400),
+}
+
 
 @dataclass
 class Fault:
@@ -24,8 +31,10 @@ class Fault:
     lost: bool = False
     delay_s: float = 0.0
 
-    @property
-    def refusal(self) -> Refused:
+    def refusal(self, service: str) -> Refused:
+        """Return the error; `throttled` is spelled as each service does."""
+        if self.code == "throttled":
+            return Refused(*_THROTTLED.get(service, ("ThrottlingException", "Rate exceeded", 400)))
         return Refused(self.code, f"{self.code}, as the test wants it", self.status)
 
 
@@ -53,14 +62,11 @@ class Faults:
                     return one
         return None
 
+    def give_back(self, fault: Fault) -> None:
+        """Let a fault befall the next call instead: this one was refused anyway."""
+        with self._lock:
+            fault.times = None if fault.times is None else fault.times + 1
+
 
 def _fits(wanted: str, value: str) -> bool:
     return wanted in {"", value}
-
-
-def throttling(service: str, key: str = "", times: int | None = None, action: str = "") -> Fault:
-    """Return the fault with which a service says that it is asked too often."""
-    code, status = {"ec2": ("RequestLimitExceeded", 503), "s3": ("SlowDown", 503)}.get(
-        service, ("ThrottlingException", 400)
-    )
-    return Fault(action, code, status, times, key)

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from moto.ec2.models import ec2_backends
 from moto.events.models import events_backends
-from moto.iam.models import iam_backends
+from moto.iam.models import SERVICE_NAME_CONVERSION, iam_backends
 from moto.sqs.models import sqs_backends
 
 from tests.clouds.keys import ACCOUNT, Policy
 
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+SERVICE_NAME_CONVERSION["spot"] = "EC2Spot"  # as AWS spells it, unlike moto
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,10 @@ def profile(given: Mapping[str, str], partition: str = "aws") -> tuple[str, Role
     return one.arn, role(one.roles[0].name, partition) if one.roles else None
 
 
-def make_spot_role() -> None:
-    iam_backends[ACCOUNT]["aws"].create_service_linked_role("spot.amazonaws.com", "", "")
+def have_spot_role() -> None:
+    """Make the role that EC2 ends spot instances with, unless it is there: EC2 does so at the first spot launch."""
+    if role(SPOT_ROLE) is None:
+        iam_backends[ACCOUNT]["aws"].create_service_linked_role("spot.amazonaws.com", "", "")
 
 
 def announce(region: str, event: Mapping[str, Any]) -> None:
@@ -84,7 +88,9 @@ def announce(region: str, event: Mapping[str, Any]) -> None:
     bus = events_backends[ACCOUNT][region].describe_event_bus("default")
     for rule in list(bus.rules.values()):
         if rule.state == "ENABLED":
-            rule.send_to_targets(dict(event), transform_input=False)
+            # moto counts an event's time in seconds, and writes it as AWS does where it sends it on.
+            seconds = datetime.fromisoformat(event["time"]).timestamp()
+            rule.send_to_targets({**event, "time": seconds}, transform_input=False)
 
 
 def send(region: str, queue: str, event: Mapping[str, Any]) -> None:
@@ -98,3 +104,8 @@ def _ec2(region: str) -> Any:
 
 def _is(value: Any) -> bool:
     return str(value).lower() == "true"
+
+
+def tags(region: str, ident: str) -> dict[str, str]:
+    """Return the tags of what moto keeps for EC2."""
+    return dict(_ec2(region).tags.get(ident, {}))

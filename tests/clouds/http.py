@@ -75,6 +75,10 @@ def hang_up(environ: dict[str, Any]) -> Iterable[bytes]:
 class _Quiet(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """Leave the date to the application: by default the server's own comes first."""
+        self.send_response_only(code, message)
+
     def log(self, *_: Any) -> None:
         pass
 

@@ -82,6 +82,7 @@ class Instance:
     profile: str = ""  # ARN
     role: str = ""
     owned: str = ""  # the capacity reservation that it runs in
+    reserved: bool = False  # an owned reserved instance pays for it
     vcpus: int = 0
     token: str = ""
     request: SpotRequest | None = None

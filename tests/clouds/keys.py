@@ -22,7 +22,7 @@ class Key:
     policies: tuple[tuple[Policy, ...], ...] = ()
     token: str = ""
     expires: datetime | None = None
-    role: str = ""  # whose keys these are, for those that somebody took on
+    role: str = ""  # whose policies count as well, as they are at the time of the call: the keys of a session
 
 
 def lasting(name: str, policy: Policy | None) -> Key:
@@ -39,7 +39,7 @@ def passing(
     expires: datetime,
     partition: str = "aws",
 ) -> Key:
-    """Make the key of a session of a role."""
+    """Make the key of a session of a role; `policies` narrow what the role may."""
     arn = f"arn:{partition}:sts::{ACCOUNT}:assumed-role/{role}/{session}"
     made = (_new_id("ASIA"), secrets.token_hex(20), session, arn, f"{role_id}:{session}", tuple(policies))
     return Key(*made, token=secrets.token_urlsafe(90), expires=expires, role=role)
