@@ -8,12 +8,14 @@ import argparse
 import io
 import json
 import os
+import re
 import sys
 import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -28,7 +30,18 @@ _ROOMS = Path(__file__).resolve().parent.parent
 _BUNDLED = ("config/__init__.py", "config/units.py", "config/clock.py", "runner/__init__.py")
 _BUNDLED_FOLDERS = ("runner/agent", "runner/store")
 _JOB_PACKAGE = "runner/sdk/frugald"  # where the agent looks for it, wherever it is installed here
-_MAIN = "import runpy\nrunpy.run_module('runner.agent', run_name='__main__', alter_sys=True)\n"
+_NATIVE = "native"  # where a bundle for S3 has the store's library; unused inside a zip, which can't be loaded from
+_MAIN = f"""import os, runpy, sys
+native = os.path.join(os.path.dirname(os.path.abspath(__file__)), {_NATIVE!r})
+if os.path.isdir(native):
+    sys.path.insert(1, native)
+runpy.run_module('runner.agent', run_name='__main__', alter_sys=True)
+"""
+_LIBRARY = "obstore"
+_FITS = re.compile(
+    r"^Tag: cp3(\d+)-abi3-manylinux\S*_x86_64$", re.MULTILINE
+)  # any newer Python, any Linux of that kind
+_OLDEST = 11  # Python 3.x that an image must have
 
 
 @dataclass(frozen=True)
@@ -55,22 +68,29 @@ def user_data(store: str, machine: str, bundle_key: str, bundle_sha256: str) -> 
 
 
 class BundleError(Exception):
-    """The store's bundle is not the one that the launch named: don't run it."""
+    """The store's bundle is not the one that the launch named, or none can be made: don't run it."""
 
 
-def build_bundle() -> bytes:
-    """Return the agent and what it needs as a zip file that Python runs; the same sources give the same bytes."""
+def build_bundle(*, native: bool = False) -> bytes:
+    """Return the agent and what it needs as a zip file that Python runs; the same sources give the same bytes.
+
+    `native` adds the library that reads S3, for machines that have none: such a bundle is unpacked before it runs.
+    Raises BundleError when the library that is installed here would not run on them.
+    """
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
         _add(bundle, "__main__.py", _MAIN.encode())
-        for name, path in sorted(_sources()):
+        for name, path in sorted([*_sources(), *(_library() if native else ())]):
             _add(bundle, name, path.read_bytes())
     return file.getvalue()
 
 
 def publish_bundle(store: Store) -> tuple[str, str]:
-    """Put this version's bundle into the store unless it is there, and return its key and SHA-256. Raises StoreError."""
-    bundle = build_bundle()
+    """Put this version's bundle into the store unless it is there, and return its key and SHA-256.
+
+    Raises StoreError, and BundleError for a store in S3.
+    """
+    bundle = build_bundle(native=store.url.startswith("s3://"))
     digest = sha256(bundle).hexdigest()
     key = f"agents/{digest}.pyz"
     if store.head(key) is None:
@@ -114,6 +134,20 @@ def _sources() -> Iterator[tuple[str, Path]]:
     for place in (spec.submodule_search_locations or ()) if spec else ():
         for path in Path(place).rglob("*.py"):
             yield f"{_JOB_PACKAGE}/{path.relative_to(place).as_posix()}", path
+
+
+def _library() -> Iterator[tuple[str, Path]]:
+    """Return the installed package that speaks to S3, as files of a bundle. Raises BundleError."""
+    installed = distribution(_LIBRARY)
+    tag = _FITS.search(installed.read_text("WHEEL") or "")
+    if tag is None or int(tag[1]) > _OLDEST:
+        raise BundleError(
+            f"{_LIBRARY} {installed.version} as installed here doesn't run on rented machines: they are Linux on x86-64 "
+            f"with Python 3.{_OLDEST} or newer; run the daemon there, with the wheel `cp311-abi3-manylinux`"
+        )
+    for file in installed.files or ():
+        if file.parts[0] == _LIBRARY and file.suffix in {".py", ".so"}:
+            yield f"{_NATIVE}/{file.as_posix()}", Path(str(installed.locate_file(file)))
 
 
 def _add(bundle: zipfile.ZipFile, name: str, data: bytes) -> None:

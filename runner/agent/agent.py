@@ -50,6 +50,7 @@ class Agent:
         self._patience = Patience(clock, pace.retry_s, lambda _: None)
         self._signals = 0
         self._woken = threading.Event()
+        self._in_danger = False
 
     def run(self) -> int:
         """Run every attempt to its end, and tell it; the exit code is 0 when all went in order. Raises StoreError."""
@@ -116,18 +117,27 @@ class Agent:
         metadata = Metadata(self._given.metadata, self._clock)
         mailing = Repeated("mail", mail.round, self._pace.beat_s, self._clock, say)
         asking = Repeated(
-            "notices", partial(self._ask, metadata, horizon, mailing), self._pace.notice_s, self._clock, lambda _: None
+            "notices",
+            partial(self._ask, metadata, horizon, mailing, attempts),
+            self._pace.notice_s,
+            self._clock,
+            lambda _: None,
         )
         mailing.start()
         asking.start()
         return mailing, asking
 
-    def _ask(self, metadata: Metadata, horizon: Horizon, mailing: Repeated) -> None:
+    def _ask(self, metadata: Metadata, horizon: Horizon, mailing: Repeated, attempts: list[Attempt]) -> None:
         in_s = metadata.notice_in_s()
         if in_s is not None:
             horizon.notice(in_s)
             mailing.wake()  # the daemon rents the next machine on this
             self._woken.set()
+        elif not self._in_danger and metadata.in_danger():
+            self._in_danger = True  # a checkpoint at once, and on with the work: the machine may well stay
+            for attempt in attempts:
+                attempt.orders.save = True
+                attempt.orders.told.set()
 
     def _last_words(self, horizon: Horizon, mail: Mail, mailing: Repeated) -> None:
         """Tell how every attempt ended, again and again until the store has it or the machine must end."""

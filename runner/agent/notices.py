@@ -30,6 +30,10 @@ class Metadata:
         at = datetime.fromisoformat(json.loads(text)["time"])
         return (at - self._clock.now()).total_seconds()
 
+    def in_danger(self) -> bool:
+        """Say whether the cloud recommends to leave this machine: no notice yet. Raises OSError."""
+        return self._get("/latest/meta-data/events/recommendations/rebalance") is not None
+
     def _get(self, path: str) -> str | None:
         """Ask with a token, and once more with a new one where the old one has ended."""
         for _ in range(2):

@@ -1,6 +1,7 @@
 """The agent's bundle, and how a machine gets it."""
 
 import io
+import subprocess
 import sys
 import zipfile
 from hashlib import sha256
@@ -57,6 +58,39 @@ def test_a_bundle_is_published_once_under_its_hash() -> None:
     assert store.puts == 1
     assert key == f"agents/{digest}.pyz"
     assert sha256(store.get(key)).hexdigest() == digest
+
+
+def test_a_bundle_for_s3_carries_the_library_that_reads_it() -> None:
+    plain, native = build_bundle(), build_bundle(native=True)
+    added = set(zipfile.ZipFile(io.BytesIO(native)).namelist()) - set(zipfile.ZipFile(io.BytesIO(plain)).namelist())
+    assert "native/obstore/_obstore.abi3.so" in added
+    assert all(name.startswith("native/obstore/") and name.endswith((".py", ".so")) for name in added)
+    assert build_bundle(native=True) == native
+
+
+def test_only_a_store_in_s3_gets_the_library() -> None:
+    class Bucket(MemoryStore):
+        url = "s3://bucket"
+
+    for store, native in ((MemoryStore(), False), (Bucket(), True)):
+        key, _ = publish_bundle(store)
+        names = zipfile.ZipFile(io.BytesIO(store.get(key))).namelist()
+        assert ("native/obstore/__init__.py" in names) is native
+
+
+def test_an_unpacked_bundle_opens_s3_without_any_installed_package(tmp_path: Path) -> None:
+    zipfile.ZipFile(io.BytesIO(build_bundle(native=True))).extractall(tmp_path)
+    code = "import sys; sys.path[:0] = sys.argv[1:]; from runner.store import open_store; print(open_store('s3://bucket/x').url)"
+    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path), str(tmp_path / "native")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("s3://bucket/x\n", "")
+
+
+def test_an_unpacked_bundle_runs_as_the_agent(tmp_path: Path) -> None:
+    zipfile.ZipFile(io.BytesIO(build_bundle(native=True))).extractall(tmp_path)
+    command = [sys.executable, "-I", "-S", str(tmp_path), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "usage: runner.agent" in done.stdout
 
 
 def wanted(bundle: bytes) -> UserData:

@@ -22,12 +22,12 @@ _DENIED = {"AccessDenied", "ExpiredToken", "InvalidClientTokenId", "NoSuchEntity
 class AwsGrants:
     """Makes the grants of one account's machines; one store, one role for jobs."""
 
-    def __init__(self, clients: Clients, settings: AwsSettings, store_url: str, account: str) -> None:
+    def __init__(self, clients: Clients, settings: AwsSettings, store_url: str) -> None:
         """Ask nothing yet. `store_url` is `s3://bucket/prefix`."""
         self._clients = clients
         self._settings = settings
         self._bucket, _, self._prefix = store_url.removeprefix("s3://").rstrip("/").partition("/")
-        self._role = f"arn:{settings.partition}:iam::{account}:role/{settings.name}-job"
+        self._account = ""
         self._seconds = _LONGEST_S
         self._machine_role_id = ""
 
@@ -46,7 +46,7 @@ class AwsGrants:
             given = self._assume(machine, self.policy(machine, jobs))
             return f"keys/{self._role_id()}:{provider_id.rpartition('/')[2]}/store.json", _grant(given)
         except ClientError as error:
-            raise _judged(error, self._role) from error
+            raise _judged(error, f"the role {self._settings.name}-job") from error
         except BotoCoreError as error:
             raise ProviderError(f"AWS gave machine {machine} no credentials: {error}") from error
 
@@ -80,7 +80,10 @@ class AwsGrants:
     def _assume(self, machine: str, policy: str) -> dict[str, Any]:
         """Take the role for 12 hours, or for the hour that a daemon with a role of its own gets."""
         sts = self._clients.get("sts", self._settings.regions[0])
-        wanted = {"RoleArn": self._role, "RoleSessionName": machine, "Policy": policy}
+        if not self._account:
+            self._account = sts.get_caller_identity()["Account"]
+        role = f"arn:{self._settings.partition}:iam::{self._account}:role/{self._settings.name}-job"
+        wanted = {"RoleArn": role, "RoleSessionName": machine, "Policy": policy}
         try:
             answer = sts.assume_role(**wanted, DurationSeconds=self._seconds)
         except ClientError as error:

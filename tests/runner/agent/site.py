@@ -69,6 +69,7 @@ class Rented:
     pace: float = 0.1
     environment: dict[str, str] = field(default_factory=dict)
     notice: str | None = None
+    rebalance: str | None = None
     agent: subprocess.Popen[bytes] | None = None
     words: int = 0
     launcher: list[str] = field(default_factory=lambda: [PYTHON, "-P", "-m", "runner.agent"])
@@ -122,7 +123,8 @@ class Rented:
         self.notice = json.dumps({"action": "terminate", "time": at})
 
     def _metadata(self, path: str) -> str | None:
-        return self.notice if path == "/latest/meta-data/spot/instance-action" else None
+        told = {"spot/instance-action": self.notice, "events/recommendations/rebalance": self.rebalance}
+        return told.get(path.removeprefix("/latest/meta-data/"))
 
     def beat(self) -> Beat:
         return Beat.from_json(until(lambda: self.read(machine_key(MACHINE, "beat.json"))))

@@ -154,6 +154,16 @@ def test_a_save_word_asks_for_a_checkpoint_and_nothing_else(rented: Rented) -> N
     assert NoticeRecord.from_json(rented.read(attempt_key(JOB, 0, "notice.json"))).why == "rebalance"
 
 
+def test_a_clouds_word_that_the_machine_is_in_danger_asks_for_a_checkpoint_once(rented: Rented) -> None:
+    wait = "while [ ! -e $FRUGALD_NOTICE_FILE ]; do sleep 0.02; done; "
+    rented.start(f"{wait}mv $FRUGALD_NOTICE_FILE first; sleep 0.5; ls $FRUGALD_NOTICE_FILE; cat first")
+    rented.wait_for(Phase.RUNNING)
+    rented.rebalance = '{"noticeTime": "2026-03-02T09:00:00Z"}'
+    rented.end(Phase.SUCCEEDED)
+    assert '"why": "rebalance"' in rented.log()
+    assert "No such file" in rented.log()
+
+
 @pytest.mark.parametrize("word", ["stop", "cancel"])
 def test_a_machine_told_to_stop_before_the_start_just_ends(rented: Rented, word: str) -> None:
     rented.boot("touch started")
