@@ -29,6 +29,8 @@ COMMANDS = {
     "budget": ("daemon.cli.money", "Set a budget"),
     "costs": ("daemon.cli.money", "List what a month has cost"),
     "advise": ("daemon.cli.money", "Say which reserved capacity would have paid for itself"),
+    "setup": ("daemon.cli.aws", "Make what frugald needs in a cloud, shown first"),
+    "doctor": ("daemon.cli.aws", "Look whether a cloud is ready, and say what to do where it is not"),
 }
 
 

@@ -18,11 +18,13 @@ def serve(ctx: click.Context) -> None:
     settings = load(ctx)
     from daemon.database import AlreadyRunning, Unusable
     from daemon.main import serve as run
+    from daemon.wiring import CantConnect
+    from runner.bootstrap import BundleError
     from runner.store import StoreError
 
     try:
         code = run(settings)
-    except (AlreadyRunning, Unusable, StoreError) as error:
+    except (AlreadyRunning, Unusable, StoreError, BundleError, CantConnect) as error:
         raise Stop(FAILED, "cannot_start", str(error)) from error
     sys.exit(code)
 

@@ -40,12 +40,12 @@ def find_socket(ctx: click.Context) -> Path:
     return Path(settings.under_state(settings.api.socket))
 
 
-def load(ctx: click.Context) -> Any:  # noqa: ANN401 - Settings, imported late
-    """Read the settings. Raises Stop with all that is wrong with them."""
+def load(ctx: click.Context, **over: str) -> Any:  # noqa: ANN401 - Settings, imported late
+    """Read the settings; `over` goes over the environment. Raises Stop with all that is wrong with them."""
     from config.load import BadSettings, load_settings
 
     try:
-        return load_settings(Path(ctx.obj["config"]) if ctx.obj["config"] else None, os.environ)
+        return load_settings(Path(ctx.obj["config"]) if ctx.obj["config"] else None, {**os.environ, **over})
     except BadSettings as error:
         raise Stop(BAD_CONFIG, "bad_config", str(error), "correct it; `frugald check-config` checks again") from error
 

@@ -44,6 +44,10 @@ class Clients:
         """Return the client of a service that lives in one region of the partition. Raises KeyError: it has none."""
         return self.get(service, self._home[service])
 
+    def credentials(self) -> Any:  # noqa: ANN401
+        """Return the credentials that were found, None where there are none."""
+        return self._session.get_credentials()
+
     def _client(self, service: str, region: str, *, launches: bool) -> Any:  # noqa: ANN401
         key = (service, region, launches)
         with self._lock:

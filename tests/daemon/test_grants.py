@@ -144,6 +144,9 @@ class FakeSts:
         self.asked: list[dict[str, object]] = []
         self.error = ""
 
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Account": "123456789012"}
+
     def assume_role(self, **asked: object) -> dict[str, object]:
         self.asked.append(asked)
         seconds = int(str(asked["DurationSeconds"]))
@@ -189,7 +192,7 @@ def aws(sts: FakeSts, url: str = "s3://frugald-1-us-east-1/p"):  # noqa: ANN201
     from config.aws_settings import AwsSettings
     from runner.providers.ec2.grants import AwsGrants
 
-    return AwsGrants(FakeClients(sts), AwsSettings(), url, "123456789012")  # type: ignore[arg-type]
+    return AwsGrants(FakeClients(sts), AwsSettings(), url)  # type: ignore[arg-type]
 
 
 NOW = datetime.fromisoformat("2026-03-02T09:00:00+00:00")
