@@ -13,6 +13,7 @@ _Off = Annotated[float, Field(ge=0, lt=1)]
 class AwsSettings(Section):
     """Amazon's cloud. Credentials are found as every AWS program finds them: a profile, the environment, a role."""
 
+    enabled: bool = False
     regions: Annotated[tuple[str, ...], Field(min_length=1)] = ("us-east-1",)
     partition: Literal["aws", "aws-cn", "aws-us-gov"] = "aws"
     profile: str = ""  # of ~/.aws/config; empty: whatever is found
@@ -23,4 +24,5 @@ class AwsSettings(Section):
     queue: str = ""  # an SQS queue that EventBridge puts interruption notices into, by name, in every region
     placement_scores: bool = False  # ask for them: AWS allows few questions a day
     advisor: bool = True  # read the public file of interruption rates
+    check_bill: bool = True  # compare the ledger with Cost Explorer once a day; a question costs 0.01 USD
     discounts: dict[str, _Off] = {}  # noqa: RUF012 - pydantic copies it; type pattern -> share off the list price

@@ -83,6 +83,26 @@ def _places(settings: Settings) -> Iterator[Complaint]:
     if not any(getattr(settings.clouds, name).enabled for name in names):
         keys = tuple(("clouds", name, "enabled") for name in names)
         yield Complaint(keys, "no cloud is enabled, so no job could ever run", f"enable one of {', '.join(names)}")
+    yield from _store(settings)
+
+
+def _store(settings: Settings) -> Iterator[Complaint]:
+    """Every machine must reach the store, and has what that takes."""
+    clouds, bucket = settings.clouds, settings.store.url.startswith("s3://")
+    if clouds.aws.enabled and settings.mode == "rent" and not bucket:
+        yield Complaint(
+            (("clouds", "aws", "enabled"),),
+            "its machines reach no store but a bucket",
+            "set `store.url` to what `frugald setup aws` prints, like `s3://bucket/prefix`",
+        )
+    for name in ("sandbox", "local"):
+        if bucket and getattr(clouds, name).enabled:
+            yield Complaint(
+                (("clouds", name, "enabled"),),
+                "machines on this computer get no credentials for the bucket of `store.url`",
+                f"write `enabled = false` in [clouds.{name}], or leave `store.url` out",
+                given=(("store", "url"),),
+            )
 
 
 def _money(settings: Settings) -> Iterator[Complaint]:

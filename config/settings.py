@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr
 
+from config.aws_settings import AwsSettings
 from config.fields import Amount, Duration, MemorySize, Span
 from config.section import Section
 from config.units import Money
@@ -64,7 +65,7 @@ class StoreSettings(Section):
     """The object store that the daemon and every machine can reach."""
 
     url: str = ""  # empty: a folder `store` in `state_dir`
-    profile: str = ""  # s3 only: of ~/.aws/config; empty: credentials as every AWS program finds them
+    profile: str = ""  # s3 only: of ~/.aws/config; empty: that of `clouds.aws`
 
 
 class PriceSettings(Section):
@@ -121,6 +122,7 @@ class CloudSettings(Section):
 
     sandbox: SandboxSettings = SandboxSettings()
     local: LocalSettings = LocalSettings()
+    aws: AwsSettings = AwsSettings()
 
 
 class ApiSettings(Section):

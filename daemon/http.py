@@ -6,6 +6,7 @@ import httpx
 
 LARGEST_ANSWER = 64 * 1024
 TIMEOUT_S = 15.0
+_FILE_TIMEOUT_S = 60.0  # without a byte
 
 
 class NoAnswer(Exception):
@@ -46,3 +47,12 @@ def post(url: str, body: bytes, headers: dict[str, str], *, address: str = "", t
             return Reply(answer.status_code, dict(answer.headers), received[:LARGEST_ANSWER])
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise NoAnswer(str(error) or type(error).__name__) from error
+
+
+def fetch_public(url: str) -> bytes:
+    """Fetch a public file, whole. Raises OSError."""
+    try:
+        with httpx.Client(timeout=_FILE_TIMEOUT_S, follow_redirects=True) as client:
+            return client.get(url).raise_for_status().content
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise OSError(str(error) or type(error).__name__) from error

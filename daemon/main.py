@@ -140,7 +140,10 @@ class Daemon:
 
 
 def build_world(settings: Settings, control: Control, ports: Ports) -> World:
-    """Open the database and the store, and connect the clouds. Raises AlreadyRunning, Unusable, StoreError."""
+    """Open the database and the store, and connect the clouds. Raises AlreadyRunning, Unusable, StoreError.
+
+    BundleError when the agent can't be packed for the store's machines, CantConnect when a cloud can't be used here.
+    """
     from daemon.post import alerting
     from daemon.wiring import build_clouds
 
@@ -172,7 +175,8 @@ def build_world(settings: Settings, control: Control, ports: Ports) -> World:
 
 
 def _store_options(settings: Settings) -> dict[str, str]:
-    return {"profile": settings.store.profile} if settings.store.profile else {}
+    profile = settings.store.profile or (settings.clouds.aws.profile if settings.store.url.startswith("s3://") else "")
+    return {"profile": profile} if profile else {}
 
 
 def inline(control: Control) -> Calls:

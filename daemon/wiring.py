@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 
 from config.clock import Clock
 from config.settings import Settings
+from daemon.http import fetch_public
 from pricing.bill import BillSource
 from pricing.offer import PriceSource
 from runner.provider import Provider
 from runner.store.grants import MachineKeys
+
+
+class CantConnect(Exception):
+    """A cloud that is switched on can't be used at all on this computer; the sentence says what to do."""
 
 
 @dataclass
@@ -38,6 +43,8 @@ def build_clouds(settings: Settings, owner: str, clock: Clock) -> Clouds:
         local = LocalProvider(settings.under_state_dir("local"), settings.clouds.local, owner, clock)
         found.providers[local.name] = local
         found.sources.append(LocalSource(settings.clouds.local, in_use=local.in_use))
+    if settings.clouds.aws.enabled:
+        _connect_aws(found, settings, owner, clock)
     found.sources += _price_lists(settings)
     return found
 
@@ -45,6 +52,33 @@ def build_clouds(settings: Settings, owner: str, clock: Clock) -> Clouds:
 def build_providers(settings: Settings, owner: str, clock: Clock) -> Mapping[str, Provider]:
     """Return every cloud that is switched on, by name."""
     return build_clouds(settings, owner, clock).providers
+
+
+def _connect_aws(found: Clouds, settings: Settings, owner: str, clock: Clock) -> None:
+    """Connect AWS, asking it nothing yet. Raises CantConnect."""
+    try:
+        from botocore.exceptions import BotoCoreError
+
+        from pricing.aws.bill import AwsBill
+        from pricing.aws.clients import Clients
+        from pricing.sources.aws import sources
+        from runner.providers.aws import AwsCloud
+        from runner.providers.ec2.grants import AwsGrants
+    except ImportError as error:
+        raise CantConnect(f"AWS needs boto3 ({error}): install `frugald[aws]`") from error
+    aws = settings.clouds.aws
+    try:
+        clients = Clients(aws)
+    except BotoCoreError as error:
+        raise CantConnect(f"AWS: {error}; correct `clouds.aws.profile`") from error
+    found.providers["aws"] = AwsCloud(aws, clients, owner, clock)
+    found.sources += sources(
+        aws, clients, settings.under_state_dir("prices"), settings.currency, settings.rates, fetch_public
+    )
+    if aws.check_bill:
+        found.bills.append(AwsBill(clients, owner))
+    if settings.store.url.startswith("s3://"):
+        found.grants["aws"] = AwsGrants(clients, aws, settings.store.url)
 
 
 def _price_lists(settings: Settings) -> list[PriceSource]:

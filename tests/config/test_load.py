@@ -119,7 +119,15 @@ every = "0s"
         ),
         (
             "[clouds.sandbox]\nenabled = false",
-            "2: clouds.sandbox.enabled: no cloud is enabled, so no job could ever run; enable one of sandbox, local",
+            "2: clouds.sandbox.enabled: no cloud is enabled, so no job could ever run; enable one of sandbox, local, aws",
+        ),
+        (
+            "[clouds.aws]\nenabled = true",
+            "2: clouds.aws.enabled: its machines reach no store but a bucket; set `store.url` to what `frugald setup aws` prints, like `s3://bucket/prefix`",
+        ),
+        (
+            "[store]\nurl = 's3://bucket/p'\n[clouds.aws]\nenabled = true",
+            "3: clouds.sandbox.enabled: machines on this computer get no credentials for the bucket of `store.url`; write `enabled = false` in [clouds.sandbox], or leave `store.url` out",
         ),
         (
             "[lease]\nlength = '3h'",
